@@ -1,0 +1,1 @@
+"""Test equipment: a real cluster, a simulated engine, load. Shares no code with Parkade."""

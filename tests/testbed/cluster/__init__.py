@@ -1,0 +1,1 @@
+"""A throw-away Kubernetes cluster of real components, on this machine."""
