@@ -1,0 +1,1 @@
+"""Other parties over HTTP, translated: the cluster, Prometheus, engines, the model hub."""

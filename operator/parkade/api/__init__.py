@@ -1,0 +1,1 @@
+"""The resource as values: what users write, what Parkade reports, and the names both use."""
