@@ -4,6 +4,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
+RUN := PYTHONPATH=operator:tests $(BIN)/python
+FAST := not controlplane and not node and not engine
+
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
 
@@ -15,9 +18,39 @@ $(VENV)/.ready: requirements/dev.txt pyproject.toml
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
+demo: setup ## The whole product at work on a real node (root on Linux; KEEP=1 leaves it up)
+	@$(RUN) -m testbed.demo $(if $(KEEP),--keep)
+
+down: setup ## End what `make demo KEEP=1` left up
+	@$(RUN) -m testbed.cluster down
+
+test: check ## All tests that need no root: the quick gate, then the real control plane
+	$(BIN)/python -m pytest -m controlplane -n 2 --timeout 300
+
+e2e: setup ## The story on a real node (root on Linux)
+	$(BIN)/python -m pytest -m node --timeout 1800
+
+check: setup format-check lint types layers generated fast ## The quick gate, under two minutes
+
+format-check:
+	$(BIN)/ruff format --check .
+lint:
+	$(BIN)/ruff check .
+types:
+	$(BIN)/mypy
+layers:
+	PYTHONPATH=operator:tests $(BIN)/lint-imports
+generated: ## Fail when a generated file differs from its source
+	$(BIN)/python -m pytest -q -p no:randomly tests/api/test_generated.py
+fast: ## Unit, property, golden and simulation tests
+	$(BIN)/python -m pytest -m "$(FAST)" -n 2
+
+format: setup ## Format and mend what ruff can mend
+	$(BIN)/ruff format . && $(BIN)/ruff check --fix .
+
 lock: ## Lock the dependencies with hashes (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" pyproject.toml -o requirements/runtime.txt
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --group dev --group build pyproject.toml -o requirements/dev.txt
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --group build -o requirements/build.txt
 
-.PHONY: help setup lock
+.PHONY: help setup lock demo down test e2e check format-check lint types layers generated fast format
