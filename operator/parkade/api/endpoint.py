@@ -51,20 +51,19 @@ def parse_endpoint(body: Mapping[str, Any], *, strict: bool = False) -> Endpoint
     pruned them already from what the operator reads.
     """
     meta = body.get("metadata") or {}
-    identity = {
-        "namespace": str(meta.get("namespace", "default")),
-        "name": str(meta.get("name", "")),
-        "uid": str(meta.get("uid", "")),
-        "generation": int(meta.get("generation", 0)),
-    }
+    namespace, name = str(meta.get("namespace", "default")), str(meta.get("name", ""))
+    uid, generation = str(meta.get("uid", "")), int(meta.get("generation", 0))
     try:
         spec = EndpointSpec.model_validate(
             body.get("spec") or {}, extra="forbid" if strict else "ignore"
         )
     except ValidationError as error:
-        return InvalidEndpoint(**identity, message=_first_error(error))
+        return InvalidEndpoint(namespace, name, uid, generation, _first_error(error))
     return Endpoint(
-        **identity,
+        namespace=namespace,
+        name=name,
+        uid=uid,
+        generation=generation,
         resource_version=str(meta.get("resourceVersion", "")),
         spec=spec,
         status=body.get("status") or {},

@@ -52,6 +52,6 @@ def gib(size_bytes: float) -> str:
 
 
 def quantity(size_bytes: int) -> str:
-    """Return bytes as a quantity in MiB, rounded down: stable, short, and exact enough for status."""
+    """Return bytes as a quantity in MiB, rounded down: short, stable, exact enough for status."""
     sign = "-" if size_bytes < 0 else ""
     return f"{sign}{abs(size_bytes) // MIB}Mi"

@@ -11,24 +11,11 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
-from pydantic.alias_generators import to_camel
+from pydantic import ConfigDict, Field, StringConstraints
 
 from parkade.api import quantity
+from parkade.api.base import ApiModel
 from parkade.api.settings import Settings, fraction
-
-
-class ApiModel(BaseModel):
-    """Frozen, camelCase on the wire, field docstrings become the CRD's descriptions."""
-
-    model_config = ConfigDict(
-        frozen=True,
-        extra="ignore",
-        alias_generator=to_camel,
-        populate_by_name=True,
-        use_attribute_docstrings=True,
-    )
-
 
 Quantity = Annotated[str, StringConstraints(pattern=quantity.PATTERN, max_length=32)]
 Fraction = Annotated[
@@ -45,14 +32,14 @@ FreeObject = Annotated[
 
 
 class Mode(StrEnum):
-    """May Parkade change the two knobs?"""
+    """Whether Parkade may change the two knobs."""
 
     AUTO = "Auto"
     RECOMMEND_ONLY = "RecommendOnly"
 
 
 class Interruption(StrEnum):
-    """May tuning leave the endpoint without a ready pod?"""
+    """Whether tuning may leave the endpoint without a ready pod."""
 
     NEVER = "Never"
     IN_WINDOWS = "InWindows"
@@ -160,8 +147,8 @@ class Engine(ApiModel):
     """Environment variables of the engine's container, as in a pod."""
     cache_volume: Volume | None = None
     """Where compile caches live (VLLM_CACHE_ROOT), so that a restart need not compile again."""
-    pod_template: FreeObject = {}
-    """Free fields of the pod template; named lists merge by name; the engine's container is vllm."""
+    pod_template: FreeObject = Field(default_factory=dict)
+    """Free fields of the pod template; named lists merge by name; the engine is `vllm`."""
 
     @property
     def gpus_per_pod(self) -> int:
@@ -283,7 +270,7 @@ class Tuning(ApiModel):
     cooldown_seconds: Seconds = 3600
     """Shortest time between two disruptions by tuning."""
     interruption: Interruption = Interruption.IN_WINDOWS
-    """May tuning leave the endpoint without a ready pod?"""
+    """Whether tuning may leave the endpoint without a ready pod."""
     maintenance_windows: Annotated[tuple[MaintenanceWindow, ...], Field(max_length=16)] = ()
     """Where given, tuning starts only inside them."""
 
