@@ -1,0 +1,295 @@
+"""The Kubernetes API as Parkade uses it: raw dicts in, raw dicts out, our own errors.
+
+Typed models are not used: since client 37 they refuse objects that lack a required field and drop
+fields that they do not know. Every call names a row of `rbac.USED`, has a time-out, and is sent
+once; the work queue is what tries again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import kubernetes
+import urllib3
+
+from parkade.adapters import rbac
+from parkade.adapters.errors import (
+    AdapterError,
+    InvalidError,
+    NotFoundError,
+    UnavailableError,
+    UnusableAnswerError,
+    cut,
+    from_status,
+)
+from parkade.adapters.rbac import Resource
+from parkade.api import names
+
+Raw = dict[str, Any]
+"""An object as the API server sends it."""
+
+CONNECT_TIMEOUT_SECONDS = 5.0
+READ_TIMEOUT_SECONDS = 30.0
+
+APPLY_PATCH = "application/apply-patch+yaml"
+MERGE_PATCH = "application/merge-patch+json"
+JSON = "application/json"
+
+_METHODS = {"get": "GET", "list": "GET", "create": "POST", "patch": "PATCH", "update": "PUT"}
+PAGE_SIZE = 500
+LOG_LIMIT_BYTES = 2 * 1024 * 1024
+"""Longest log that is read: a start of vLLM prints less than 200 KB, a crash with traces 1 MB."""
+
+
+class UndeclaredAccessError(RuntimeError):
+    """A bug: a call that the table of used resources does not list."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One call: which resource, which verb, and what is sent."""
+
+    resource: Resource
+    verb: str
+    namespace: str | None = None
+    name: str | None = None
+    query: tuple[tuple[str, str], ...] = ()
+    body: Mapping[str, Any] | None = None
+    content_type: str = JSON
+
+    @property
+    def path(self) -> str:
+        """Path and query on the API server."""
+        resource = self.resource
+        root = f"/apis/{resource.group}" if resource.group else "/api"
+        parts = [root, resource.version]
+        if resource.namespaced and self.namespace is not None:
+            parts += ["namespaces", quote(self.namespace, safe="")]
+        parts.append(resource.plural)
+        if self.name is not None:
+            parts.append(quote(self.name, safe=""))
+        if resource.subresource:
+            parts.append(resource.subresource)
+        return "/".join(parts) + (f"?{urlencode(self.query)}" if self.query else "")
+
+    @property
+    def summary(self) -> str:
+        """The call in words, for errors."""
+        where = "/".join(part for part in (self.namespace, self.name) if part)
+        return f"{self.verb} {self.resource.rule} {where}".rstrip()
+
+
+class Cluster:
+    """One API server. Safe to share between threads."""
+
+    def __init__(
+        self,
+        client: Any,
+        *,
+        connect_timeout_seconds: float = CONNECT_TIMEOUT_SECONDS,
+        read_timeout_seconds: float = READ_TIMEOUT_SECONDS,
+    ) -> None:
+        self._client = client
+        self._timeout = (connect_timeout_seconds, read_timeout_seconds)
+
+    def get(self, resource: Resource, namespace: str | None, name: str) -> Raw | None:
+        """Return the object, or None where it is not there."""
+        try:
+            return self._object(Request(resource, "get", namespace, name))
+        except NotFoundError:
+            return None
+
+    def list(
+        self, resource: Resource, namespace: str | None = None, *, label_selector: str = ""
+    ) -> list[Raw]:
+        """Return all objects of a kind (in a namespace, by labels), page by page."""
+        found: list[Raw] = []
+        position = ""
+        while True:
+            query = [("limit", str(PAGE_SIZE))]
+            query += [("labelSelector", label_selector)] if label_selector else []
+            query += [("continue", position)] if position else []
+            page = self._object(Request(resource, "list", namespace, query=tuple(query)))
+            found += page.get("items") or []
+            position = (page.get("metadata") or {}).get("continue") or ""
+            if not position:
+                return found
+
+    def apply(
+        self, resource: Resource, body: Mapping[str, Any], *, resource_version: str | None = None
+    ) -> Raw:
+        """Apply the whole intended object (server-side apply, forced) and return what stands.
+
+        With `resource_version` the apply fails as ConflictError if the object changed since.
+        """
+        _require(resource, "create")
+        meta = dict(body.get("metadata") or {})
+        if resource_version is not None:
+            meta["resourceVersion"] = resource_version
+        return self._object(
+            Request(
+                resource,
+                "patch",
+                meta.get("namespace"),
+                str(meta["name"]),
+                query=(("fieldManager", names.FIELD_MANAGER), ("force", "true")),
+                body={**body, "metadata": meta},
+                content_type=APPLY_PATCH,
+            )
+        )
+
+    def apply_status(self, namespace: str, name: str, uid: str, status: Mapping[str, Any]) -> Raw:
+        """Apply the status of an InferenceEndpoint; ConflictError if another UID stands there."""
+        return self._object(
+            Request(
+                rbac.ENDPOINTS_STATUS,
+                "patch",
+                namespace,
+                name,
+                query=(("fieldManager", names.FIELD_MANAGER), ("force", "true")),
+                body={
+                    "apiVersion": names.API_VERSION,
+                    "kind": names.KIND,
+                    "metadata": {"namespace": namespace, "name": name, "uid": uid},
+                    "status": dict(status),
+                },
+                content_type=APPLY_PATCH,
+            )
+        )
+
+    def create(self, resource: Resource, body: Mapping[str, Any]) -> Raw:
+        """Create the object; ConflictError if it is there."""
+        namespace = (body.get("metadata") or {}).get("namespace")
+        return self._object(Request(resource, "create", namespace, body=body))
+
+    def update(self, resource: Resource, body: Mapping[str, Any]) -> Raw:
+        """Replace the object; its resourceVersion makes a lost race a ConflictError."""
+        meta = body["metadata"]
+        return self._object(
+            Request(resource, "update", meta.get("namespace"), str(meta["name"]), body=body)
+        )
+
+    def merge(
+        self, resource: Resource, namespace: str | None, name: str, patch: Mapping[str, Any]
+    ) -> Raw:
+        """Merge a patch into the object."""
+        return self._object(
+            Request(resource, "patch", namespace, name, body=patch, content_type=MERGE_PATCH)
+        )
+
+    def config_map_key(self, namespace: str, name: str, key: str) -> str | None:
+        """Return a key of a ConfigMap, or None where either is not there."""
+        found = self.get(rbac.CONFIGMAPS, namespace, name)
+        value = ((found or {}).get("data") or {}).get(key)
+        return value if isinstance(value, str) else None
+
+    def pod_log(
+        self,
+        namespace: str,
+        pod: str,
+        container: str,
+        *,
+        previous: bool,
+        tail_lines: int | None = None,
+        limit_bytes: int = LOG_LIMIT_BYTES,
+    ) -> str | None:
+        """Return a container's log; None where it is gone, which happens seconds after a crash.
+
+        Without `tail_lines` the head is read (where a start prints its memory figures), with it
+        the end (where a crash prints its traces).
+        """
+        query = [("container", container), ("previous", str(previous).lower())]
+        query += [("limitBytes", str(limit_bytes))]
+        query += [("tailLines", str(tail_lines))] if tail_lines is not None else []
+        request = Request(rbac.PODS_LOG, "get", namespace, pod, query=tuple(query))
+        try:
+            content = self._send(request)
+        except (InvalidError, NotFoundError):
+            return None
+        text = content.decode("utf-8", "replace")
+        return None if text.startswith("unable to retrieve container logs") else text
+
+    def _object(self, request: Request) -> Raw:
+        content = self._send(request)
+        try:
+            answer = json.loads(content)
+        except ValueError as error:
+            raise UnusableAnswerError(f"{request.summary}: the answer is not JSON") from error
+        if not isinstance(answer, dict):
+            raise UnusableAnswerError(f"{request.summary}: the answer is not an object")
+        return answer
+
+    def _send(self, request: Request) -> bytes:
+        _require(request.resource, request.verb)
+        try:
+            serialized = self._client.param_serialize(
+                _METHODS[request.verb],
+                request.path,
+                header_params={
+                    "Accept": "application/json, */*",
+                    "Content-Type": request.content_type,
+                },
+                body=request.body,
+                auth_settings=["BearerToken"],
+            )
+            response = self._client.call_api(*serialized, _request_timeout=self._timeout)
+            content: bytes = response.read()
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise UnavailableError(cut(f"{request.summary}: {error}")) from error
+        except kubernetes.client.exceptions.ApiException as error:
+            raise UnavailableError(cut(f"{request.summary}: {error.reason}")) from error
+        if not 200 <= response.status <= 299:
+            raise _refusal(request, response.status, content, response.getheader("Retry-After"))
+        return content
+
+
+def connect(kubeconfig: str | None = None, context: str | None = None) -> Cluster:
+    """Connect: to the given kubeconfig, else from inside a pod, else as kubectl would.
+
+    Raises UnavailableError where none of these is there.
+    """
+    configuration = kubernetes.client.Configuration()
+    configuration.retries = False
+    try:
+        _load(configuration, kubeconfig, context)
+    except (kubernetes.config.ConfigException, OSError, ValueError) as error:
+        raise UnavailableError(
+            f"No cluster to talk to: {error}. Give --kubeconfig, or set KUBECONFIG."
+        ) from error
+    return Cluster(kubernetes.client.ApiClient(configuration))
+
+
+def _load(configuration: Any, kubeconfig: str | None, context: str | None) -> None:
+    if kubeconfig is None and context is None:
+        try:
+            kubernetes.config.load_incluster_config(client_configuration=configuration)
+        except kubernetes.config.ConfigException:
+            pass
+        else:
+            return
+    kubernetes.config.load_kube_config(
+        config_file=kubeconfig, context=context, client_configuration=configuration
+    )
+
+
+def _require(resource: Resource, verb: str) -> None:
+    if resource not in rbac.USED or verb not in resource.verbs:
+        raise UndeclaredAccessError(
+            f"{verb} {resource.rule} is not in rbac.USED: add it there and to the chart"
+        )
+
+
+def _refusal(
+    request: Request, status: int, content: bytes, retry_after: str | None
+) -> AdapterError:
+    text = content.decode("utf-8", "replace")
+    try:
+        answer = json.loads(text)
+        text = str(answer.get("message", text)) if isinstance(answer, dict) else text
+    except ValueError:
+        pass
+    return from_status(status, f"{request.summary}: HTTP {status}: {text}", retry_after)
