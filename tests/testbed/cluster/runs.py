@@ -1,0 +1,141 @@
+"""Run folders: what each running cluster made, so that somebody else can remove it.
+
+A run folder holds the data and logs of one cluster, a lock that its owner holds for life, and
+`state.json`. When the lock is free and the state doesn't say "kept", the owner died without
+cleaning up, and whoever comes next cleans up for it.
+"""
+
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from testbed.cluster.locks import FileLock, locked
+from testbed.cluster.paths import state_folder
+from testbed.cluster.processes import kill_recorded, start_ticks
+
+STATE = "state.json"
+
+
+@dataclass(slots=True)
+class State:
+    """What a run made outside its folder, and whether it is to outlive its owner."""
+
+    kind: str
+    owner_pid: int
+    kept: bool = False
+    processes: dict[str, tuple[int, int | None]] = field(default_factory=dict)
+    cgroup: str | None = None
+    link: str | None = None
+    kubeconfig: str | None = None
+
+
+class Run:
+    """One run folder, held by a lock."""
+
+    def __init__(self, folder: Path, state: State) -> None:
+        self.folder = folder
+        self.state = state
+        self._lock = FileLock(folder / "lock")
+
+    @property
+    def logs(self) -> Path:
+        return self.folder / "logs"
+
+    def record_process(self, name: str, pid: int) -> None:
+        self.state.processes[name] = (pid, start_ticks(pid))
+        self.save()
+
+    def save(self) -> None:
+        """Write the state in one step: a reader never sees half of it."""
+        unfinished = self.folder / f".{STATE}"
+        unfinished.write_text(json.dumps(asdict(self.state), indent=1), encoding="utf-8")
+        unfinished.rename(self.folder / STATE)
+
+    def try_lock(self) -> bool:
+        return self._lock.try_acquire()
+
+    def unlock(self) -> None:
+        self._lock.release()
+
+    def remove(self) -> None:
+        """Forget the run; its processes and everything else must be gone by now."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self._lock.release()
+
+
+def begin(kind: str, *, kept: bool = False) -> Run:
+    """Make a run folder, after cleaning up what dead owners left."""
+    with _registry():
+        _sweep()
+        folder = _runs_folder() / f"{kind}-{uuid.uuid4().hex[:8]}"
+        (folder / "logs").mkdir(parents=True, mode=0o700)
+        run = Run(folder, State(kind=kind, owner_pid=os.getpid(), kept=kept))
+        run.try_lock()
+        run.save()
+    return run
+
+
+def existing() -> list[Run]:
+    """Every run folder there is, owned or not."""
+    return [
+        Run(folder, _read_state(folder))
+        for folder in sorted(_runs_folder().iterdir())
+        if folder.is_dir()
+    ]
+
+
+def sweep() -> list[str]:
+    """Clean up what dead owners left; returns the names of those runs."""
+    with _registry():
+        return _sweep()
+
+
+def clean(run: Run) -> None:
+    """Undo all that a run recorded. Safe to repeat, and safe when some of it is gone already."""
+    for pid, ticks in reversed(run.state.processes.values()):
+        kill_recorded(pid, ticks)
+
+
+def end(run: Run) -> None:
+    """Undo a run and forget it."""
+    clean(run)
+    run.remove()
+
+
+def _sweep() -> list[str]:
+    swept = []
+    for run in existing():
+        if not run.state.kept and run.try_lock():
+            clean(run)
+            run.remove()
+            swept.append(run.folder.name)
+    return swept
+
+
+def _runs_folder() -> Path:
+    folder = state_folder() / "runs"
+    folder.mkdir(exist_ok=True, mode=0o700)
+    return folder
+
+
+@contextmanager
+def _registry() -> Iterator[None]:
+    with locked(state_folder() / "runs.lock"):
+        yield
+
+
+def _read_state(folder: Path) -> State:
+    try:
+        values = json.loads((folder / STATE).read_text(encoding="utf-8"))
+        values["processes"] = {
+            name: (pid, ticks) for name, (pid, ticks) in values["processes"].items()
+        }
+        return State(**values)
+    except (OSError, ValueError, TypeError, KeyError):
+        # Its owner died between making the folder and writing the state: nothing else was made.
+        return State(kind="unknown", owner_pid=0)
