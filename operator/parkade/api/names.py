@@ -32,6 +32,9 @@ RENDERER_ANNOTATION = f"{GROUP}/renderer"
 GENERATION_ANNOTATION = f"{GROUP}/generation"
 """On pod templates' Deployment: generation of the spec that the template was rendered from."""
 
+INPUTS_ANNOTATION = f"{GROUP}/inputs"
+"""On the Deployment: hash of the spec's parts that its pod template was rendered from."""
+
 RETRY_ANNOTATION = f"{GROUP}/retry"
 """On the resource, by a person: `<hash>` of a quarantined setting to try again, then free text."""
 

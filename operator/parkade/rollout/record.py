@@ -1,0 +1,202 @@
+"""The durable record of one endpoint: what Parkade must remember between two passes.
+
+It is written before the act that depends on it, so it is the intent: the Deployment is always
+brought to what the record says. A crash between the two repeats nothing. `record_json.py` reads
+and writes it, `rebuild.py` makes it anew from the status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any
+
+from parkade.api.settings import Settings
+from parkade.api.status import MAX_HISTORY, Origin, Verdict
+from parkade.rollout.causes import Blame, CauseClass, Knob
+from parkade.rollout.revision import Revision
+
+MAX_QUARANTINE = 32
+MAX_RETRIES = 32
+MAX_TERMINATIONS = 32
+MAX_FINGERPRINTS = 4
+
+
+class Phase(StrEnum):
+    """How far a candidate may go."""
+
+    CANARY = "Canary"
+    """One new pod, which is judged before the rest follow."""
+    FULL = "Full"
+    """All pods: it passed as canary, or there is no good pod to protect."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeenTermination:
+    """A termination of one of the candidate's pods; kept, since logs and pods vanish."""
+
+    pod_uid: str
+    number: int
+    before_ready: bool
+    cause_class: CauseClass = CauseClass.UNKNOWN
+    blame: Blame = Blame.UNKNOWN
+    knob: Knob | None = None
+    message: str = ""
+    remedy: str = ""
+    shortfall_bytes: int | None = None
+    max_num_seqs_at_most: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A revision that is being brought up and judged."""
+
+    revision: Revision
+    origin: Origin
+    since: datetime
+    phase: Phase = Phase.CANARY
+    knob: Knob | None = None
+    """The one knob that tuning turned."""
+    surge: bool = True
+    """The new pod comes beside the old ones; False: in the place of one."""
+    predicted_kv_tokens: int | None = None
+    ready_uids: tuple[str, ...] = ()
+    """Pods of it that have been seen ready."""
+    terminations: tuple[SeenTermination, ...] = ()
+    scale: int | None = None
+    """Replicas when it was started; another number withdraws a canary."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """Settings that failed; never tried again under the same fingerprint unless a person asks."""
+
+    key: str
+    """Hash of fingerprint and both knobs."""
+    revision: str
+    fingerprint: str
+    settings: Settings
+    cause: str
+    """Class of the root cause."""
+    message: str
+    time: datetime
+    tuning: str = ""
+    """Hash of the tuning inputs; what it taught holds only for these."""
+    shortfall_bytes: int | None = None
+    headroom_bytes: int | None = None
+    """The headroom that it asks for from now on; None where headroom does not help."""
+    max_num_seqs_below: int | None = None
+    """Settings from this on are not tried; None where fewer sequences do not help."""
+    utilization_at_most: Decimal | None = None
+    """The largest fraction that it leaves; None where a smaller one does not help."""
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedSpec:
+    """A user's change that was taken back; it is not tried again until the spec changes."""
+
+    inputs: str
+    tuning: str
+    generation: int
+    key: str
+    """Quarantine key of what failed: the retry annotation may name it, or the revision."""
+    revision: str
+    cause: str
+    message: str
+    time: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryEntry:
+    """One revision with its verdict."""
+
+    revision: str
+    settings: Settings
+    fingerprint: str
+    generation: int
+    origin: Origin
+    since: datetime
+    verdict: Verdict = Verdict.PENDING
+    reason: str = ""
+    message: str = ""
+    until: datetime | None = None
+    predicted_kv_tokens: int | None = None
+    measured_kv_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Settings that a person asked to be tried again."""
+
+    key: str
+    settings: Settings
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Everything that outlives a pass. Bound to the resource's uid; histories newest first."""
+
+    uid: str
+    last_good: Revision | None = None
+    last_good_since: datetime | None = None
+    candidate: Candidate | None = None
+    quarantine: tuple[Quarantined, ...] = ()
+    rejected_spec: RejectedSpec | None = None
+    history: tuple[HistoryEntry, ...] = ()
+    surge: bool = True
+    """Strategy in force; a revert keeps that of its candidate."""
+    settled_at: datetime | None = None
+    """When the last disruption ended: cooldowns count from here."""
+    withdrawals: int = 0
+    """Candidates taken back in a row without a verdict: each doubles the cooldown."""
+    handled_retries: tuple[str, ...] = ()
+    retry: Retry | None = None
+    initial: Settings | None = None
+    """tuning.initial as last acted on: in RecommendOnly a new one is the user's wish."""
+    ledger: tuple[Mapping[str, Any], ...] = ()
+    """Measured points, sizing's own JSON."""
+    learned: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Measured memory by fingerprint, sizing's own JSON; newest last."""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """Keys of a newer version, kept as they are."""
+
+    @property
+    def target(self) -> Revision | None:
+        """The revision that the Deployment must have."""
+        return self.candidate.revision if self.candidate is not None else self.last_good
+
+    def is_quarantined(self, key: str) -> bool:
+        """Tell whether these settings failed before under this fingerprint."""
+        return any(one.key == key for one in self.quarantine)
+
+    def with_quarantined(self, failed: Quarantined) -> Record:
+        """Return the record with failed settings added; the oldest go first."""
+        rest = tuple(one for one in self.quarantine if one.key != failed.key)
+        return replace(self, quarantine=(failed, *rest)[:MAX_QUARANTINE])
+
+    def with_history(self, entry: HistoryEntry) -> Record:
+        """Return the record with an entry on top."""
+        return replace(self, history=(entry, *self.history)[:MAX_HISTORY])
+
+    def with_learned(self, fingerprint: str, memory: Mapping[str, Any]) -> Record:
+        """Return the record with measured memory of a fingerprint; the oldest go first."""
+        rest = {key: one for key, one in self.learned.items() if key != fingerprint}
+        kept = [*rest.items(), (fingerprint, memory)][-MAX_FINGERPRINTS:]
+        return replace(self, learned=dict(kept))
+
+    def lessons(self, fingerprint: str, tuning: str) -> tuple[Quarantined, ...]:
+        """Return the failures that still teach something under these inputs."""
+        return tuple(
+            one
+            for one in self.quarantine
+            if one.fingerprint == fingerprint and one.tuning == tuning
+        )
+
+    def effective_headroom(self, fingerprint: str, tuning: str, asked_bytes: int) -> int:
+        """Return the headroom to size with: the one asked for, or what failures have shown."""
+        raised = [one.headroom_bytes or 0 for one in self.lessons(fingerprint, tuning)]
+        return max([asked_bytes, *raised])
