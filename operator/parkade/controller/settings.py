@@ -75,7 +75,7 @@ class PrometheusSettings(_Model):
         )
 
     def scope(self, window_seconds: int, namespaces: tuple[str, ...]) -> vllm_metrics.Scope:
-        """What to ask of this server for a window."""
+        """Return what to ask of this server for a window."""
         return vllm_metrics.Scope(
             window_seconds=window_seconds,
             scrape_interval_seconds=self.scrape_interval_seconds,
