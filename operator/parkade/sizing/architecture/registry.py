@@ -1,0 +1,175 @@
+"""Which reader understands which architecture.
+
+Names are those of the engine's registry (vllm/model_executor/models/registry.py, 0.32.0). What is
+not in these tables is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from parkade.sizing.architecture import attention, hybrids, mla
+from parkade.sizing.architecture.common import Family
+from parkade.sizing.architecture.fields import Fields
+
+Reader = Callable[[Fields, str], Family]
+
+# Attention on every layer, with the window rules of `windows`.
+_DENSE = """
+AfmoeForCausalLM ApertusForCausalLM AquilaForCausalLM AquilaModel ArceeForCausalLM
+BailingMoeForCausalLM BailingMoeV2ForCausalLM BaiChuanForCausalLM BaichuanForCausalLM
+CohereForCausalLM Cohere2ForCausalLM Cohere2MoeForCausalLM CwmForCausalLM DeepseekForCausalLM
+Dots1ForCausalLM Ernie4_5ForCausalLM Ernie4_5_MoeForCausalLM ExaoneForCausalLM
+Exaone4ForCausalLM ExaoneMoeForCausalLM ExaoneMoEForCausalLM FlexOlmoForCausalLM
+GemmaForCausalLM Gemma2ForCausalLM Gemma3ForCausalLM GlmForCausalLM Glm4ForCausalLM
+Glm4MoeForCausalLM GptOssForCausalLM GPTBigCodeForCausalLM GPTNeoXForCausalLM GraniteForCausalLM
+GraniteMoeForCausalLM GraniteMoeSharedForCausalLM Grok1ForCausalLM Grok1ModelForCausalLM
+HeliumForCausalLM HunYuanDenseV1ForCausalLM HunYuanMoEV1ForCausalLM HYV3ForCausalLM
+InternLMForCausalLM InternLM2ForCausalLM InternLM3ForCausalLM IQuestCoderForCausalLM
+JAISLMHeadModel LagunaForCausalLM LlamaForCausalLM LLaMAForCausalLM MiMoForCausalLM
+MiniCPMForCausalLM MiniMaxM2ForCausalLM Ministral3ForCausalLM MistralForCausalLM
+MixtralForCausalLM NemotronForCausalLM OlmoForCausalLM Olmo2ForCausalLM Olmo3ForCausalLM
+OlmoeForCausalLM OrionForCausalLM PhiForCausalLM Phi3ForCausalLM PhiMoEForCausalLM
+QuantMixtralForCausalLM Qwen2ForCausalLM Qwen2MoeForCausalLM Qwen3ForCausalLM
+Qwen3MoeForCausalLM SarvamMoEForCausalLM SeedOssForCausalLM SmolLM3ForCausalLM SolarForCausalLM
+StableLmForCausalLM StableLMEpochForCausalLM Starcoder2ForCausalLM TeleChat2ForCausalLM
+TeleChat3ForCausalLM TeleFLMForCausalLM XverseForCausalLM
+""".split()
+
+_MLA = """
+DeepseekV2ForCausalLM DeepseekV3ForCausalLM DeepseekV32ForCausalLM GlmMoeDsaForCausalLM
+Glm4MoeLiteForCausalLM MistralLarge3ForCausalLM PanguUltraMoEForCausalLM
+""".split()
+
+# Heads of a drafter that are plain attention.
+_DRAFTS = """
+LlamaForCausalLMEagle3 EagleLlamaForCausalLM Eagle3LlamaForCausalLM
+""".split()
+
+ARCHITECTURES: dict[str, Reader] = {
+    **dict.fromkeys(_DENSE + _DRAFTS, attention.dense),
+    **dict.fromkeys(_MLA, mla.deepseek),
+    "Gemma3nForCausalLM": attention.gemma3n,
+    "Gemma4ForCausalLM": attention.gemma4,
+    "Llama4ForCausalLM": attention.llama4,
+    "MiMoV2FlashForCausalLM": attention.mimo_v2,
+    "MiMoV2ForCausalLM": attention.mimo_v2,
+    "Qwen3NextForCausalLM": hybrids.gated_delta_net,
+    "Qwen3_5ForCausalLM": hybrids.gated_delta_net,
+    "Qwen3_5MoeForCausalLM": hybrids.gated_delta_net,
+}
+
+# Language models of wrappers that carry an image, video or audio tower: the text configuration's
+# own `model_type` says which reader understands it.
+WRAPPERS = frozenset(
+    """
+Gemma3ForConditionalGeneration Gemma3nForConditionalGeneration Gemma4ForConditionalGeneration
+Gemma4UnifiedForConditionalGeneration Llama4ForConditionalGeneration
+KimiK25ForConditionalGeneration Mistral3ForConditionalGeneration
+LlavaForConditionalGeneration LlavaNextForConditionalGeneration
+Qwen2VLForConditionalGeneration Qwen2_5_VLForConditionalGeneration
+Qwen3VLForConditionalGeneration Qwen3VLMoeForConditionalGeneration
+Qwen3_5ForConditionalGeneration Qwen3_5MoeForConditionalGeneration
+Glm4vForConditionalGeneration Glm4vMoeForConditionalGeneration
+Qwen2_5OmniModel Qwen2_5OmniForConditionalGeneration Qwen3OmniMoeForConditionalGeneration
+InternVLChatModel InternVLForConditionalGeneration Step3VLForConditionalGeneration
+Idefics3ForConditionalGeneration SmolVLMForConditionalGeneration
+AriaForConditionalGeneration PaliGemmaForConditionalGeneration
+Cohere2VisionForConditionalGeneration AyaVisionForConditionalGeneration
+""".split()
+)
+
+# The `model_type` of a text configuration and the architecture that the engine runs for it.
+MODEL_TYPES: dict[str, str] = {
+    "afmoe": "AfmoeForCausalLM",
+    "apertus": "ApertusForCausalLM",
+    "arcee": "ArceeForCausalLM",
+    "cohere": "CohereForCausalLM",
+    "cohere2": "Cohere2ForCausalLM",
+    "deepseek": "DeepseekForCausalLM",
+    "deepseek_v2": "DeepseekV2ForCausalLM",
+    "deepseek_v3": "DeepseekV3ForCausalLM",
+    "deepseek_v32": "DeepseekV32ForCausalLM",
+    "dots1": "Dots1ForCausalLM",
+    "ernie4_5": "Ernie4_5ForCausalLM",
+    "ernie4_5_moe": "Ernie4_5_MoeForCausalLM",
+    "exaone4": "Exaone4ForCausalLM",
+    "exaone_moe": "ExaoneMoeForCausalLM",
+    "gemma": "GemmaForCausalLM",
+    "gemma2": "Gemma2ForCausalLM",
+    "gemma3_text": "Gemma3ForCausalLM",
+    "gemma3n_text": "Gemma3nForCausalLM",
+    "gemma4_text": "Gemma4ForCausalLM",
+    "glm": "GlmForCausalLM",
+    "glm4": "Glm4ForCausalLM",
+    "glm4_moe": "Glm4MoeForCausalLM",
+    "glm4_moe_lite": "Glm4MoeLiteForCausalLM",
+    "glm4v_text": "Glm4ForCausalLM",
+    "glm4v_moe_text": "Glm4MoeForCausalLM",
+    "glm_moe_dsa": "GlmMoeDsaForCausalLM",
+    "gpt_oss": "GptOssForCausalLM",
+    "granite": "GraniteForCausalLM",
+    "granitemoe": "GraniteMoeForCausalLM",
+    "granitemoeshared": "GraniteMoeSharedForCausalLM",
+    "hunyuan_v1_dense": "HunYuanDenseV1ForCausalLM",
+    "hunyuan_v1_moe": "HunYuanMoEV1ForCausalLM",
+    "internlm2": "InternLM2ForCausalLM",
+    "internlm3": "InternLM3ForCausalLM",
+    "kimi_k2": "DeepseekV3ForCausalLM",
+    "laguna": "LagunaForCausalLM",
+    "llama": "LlamaForCausalLM",
+    "llama4_text": "Llama4ForCausalLM",
+    "mimo": "MiMoForCausalLM",
+    "mimo_v2_flash": "MiMoV2FlashForCausalLM",
+    "minimax_m2": "MiniMaxM2ForCausalLM",
+    "ministral": "MistralForCausalLM",
+    "ministral3": "Ministral3ForCausalLM",
+    "mistral": "MistralForCausalLM",
+    "mixtral": "MixtralForCausalLM",
+    "nemotron": "NemotronForCausalLM",
+    "olmo2": "Olmo2ForCausalLM",
+    "olmo3": "Olmo3ForCausalLM",
+    "olmoe": "OlmoeForCausalLM",
+    "phi": "PhiForCausalLM",
+    "phi3": "Phi3ForCausalLM",
+    "phimoe": "PhiMoEForCausalLM",
+    "qwen2": "Qwen2ForCausalLM",
+    "qwen2_5_vl": "Qwen2ForCausalLM",
+    "qwen2_5_vl_text": "Qwen2ForCausalLM",
+    "qwen2_moe": "Qwen2MoeForCausalLM",
+    "qwen2_vl": "Qwen2ForCausalLM",
+    "qwen2_vl_text": "Qwen2ForCausalLM",
+    "qwen3": "Qwen3ForCausalLM",
+    "qwen3_5_moe_text": "Qwen3_5MoeForCausalLM",
+    "qwen3_5_text": "Qwen3_5ForCausalLM",
+    "qwen3_moe": "Qwen3MoeForCausalLM",
+    "qwen3_next": "Qwen3NextForCausalLM",
+    "qwen3_omni_moe_text": "Qwen3MoeForCausalLM",
+    "qwen3_vl_moe_text": "Qwen3MoeForCausalLM",
+    "qwen3_vl_text": "Qwen3ForCausalLM",
+    "seed_oss": "SeedOssForCausalLM",
+    "smollm3": "SmolLM3ForCausalLM",
+    "stablelm": "StableLmForCausalLM",
+    "starcoder2": "Starcoder2ForCausalLM",
+}
+
+# Wrappers by `model_type`, for files without `architectures`, and the type of a text
+# configuration that does not name its own.
+WRAPPER_TYPES: dict[str, tuple[str, str]] = {
+    "gemma3": ("Gemma3ForConditionalGeneration", "gemma3_text"),
+    "gemma3n": ("Gemma3nForConditionalGeneration", "gemma3n_text"),
+    "gemma4": ("Gemma4ForConditionalGeneration", "gemma4_text"),
+    "kimi_k25": ("KimiK25ForConditionalGeneration", "deepseek_v3"),
+    "llama4": ("Llama4ForConditionalGeneration", "llama4_text"),
+    "mistral3": ("Mistral3ForConditionalGeneration", "mistral"),
+    "llava": ("LlavaForConditionalGeneration", "llama"),
+    "llava_next": ("LlavaNextForConditionalGeneration", "llama"),
+    "qwen2_vl": ("Qwen2VLForConditionalGeneration", "qwen2_vl_text"),
+    "qwen2_5_vl": ("Qwen2_5_VLForConditionalGeneration", "qwen2_5_vl_text"),
+    "qwen3_vl": ("Qwen3VLForConditionalGeneration", "qwen3_vl_text"),
+    "qwen3_vl_moe": ("Qwen3VLMoeForConditionalGeneration", "qwen3_vl_moe_text"),
+    "qwen3_5": ("Qwen3_5ForConditionalGeneration", "qwen3_5_text"),
+    "qwen3_5_moe": ("Qwen3_5MoeForConditionalGeneration", "qwen3_5_moe_text"),
+    "glm4v": ("Glm4vForConditionalGeneration", "glm4v_text"),
+    "glm4v_moe": ("Glm4vMoeForConditionalGeneration", "glm4v_moe_text"),
+}
