@@ -123,7 +123,6 @@ def inputs_hash(spec: EndpointSpec) -> str:
         if spec.engine is not None
         else {}
     )
-    engine.pop("version", None)
     return short_hash(
         {
             "model": model,
