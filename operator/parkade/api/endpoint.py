@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from parkade.api import names
+from parkade.api.base import Rule
 from parkade.api.spec import EndpointSpec
+
+FREE_PART = ("engine", "speculativeConfig")
+"""Where fields of vLLM's own are allowed that are not described here."""
+
+DNS_LABEL = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+NAME_RULE = Rule(
+    message=(
+        f"metadata.name must be a DNS label of at most {names.MAX_NAME_LENGTH} characters "
+        "(a-z, 0-9 and -), since pods and the Service are named after it"
+    ),
+    cel=(
+        f"self.metadata.name.size() <= {names.MAX_NAME_LENGTH} && "
+        f"self.metadata.name.matches('{DNS_LABEL}')"
+    ),
+    check=lambda name: (
+        len(name) <= names.MAX_NAME_LENGTH and re.fullmatch(DNS_LABEL, name) is not None
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,33 +69,80 @@ class InvalidEndpoint:
 def parse_endpoint(body: Mapping[str, Any], *, strict: bool = False) -> Endpoint | InvalidEndpoint:
     """Return the resource as a value, or what is wrong with it in one line.
 
-    `strict` refuses unknown fields, as `kubectl apply` with validation does; the API server has
-    pruned them already from what the operator reads.
+    Types are as strict as the API server's, and the rules are the same. `strict` also refuses
+    unknown fields, a foreign kind and a wrong name, as `kubectl apply` does; the API server has
+    dealt with these already in what the operator reads.
     """
-    meta = body.get("metadata") or {}
-    namespace, name = str(meta.get("namespace", "default")), str(meta.get("name", ""))
-    uid, generation = str(meta.get("uid", "")), int(meta.get("generation", 0))
-    try:
-        spec = EndpointSpec.model_validate(
-            body.get("spec") or {}, extra="forbid" if strict else "ignore"
-        )
-    except ValidationError as error:
-        return InvalidEndpoint(namespace, name, uid, generation, _first_error(error))
+    meta = _mapping(body.get("metadata"))
+    namespace, name = str(meta.get("namespace") or "default"), str(meta.get("name") or "")
+    uid, generation = str(meta.get("uid") or ""), _whole(meta.get("generation"))
+    head = _problem_with_head(body, name) if strict else None
+    spec = head or _parse_spec(body.get("spec"), strict=strict)
+    if isinstance(spec, str):
+        return InvalidEndpoint(namespace, name, uid, generation, spec)
+    retry = _mapping(meta.get("annotations")).get(names.RETRY_ANNOTATION)
     return Endpoint(
         namespace=namespace,
         name=name,
         uid=uid,
         generation=generation,
-        resource_version=str(meta.get("resourceVersion", "")),
+        resource_version=str(meta.get("resourceVersion") or ""),
         spec=spec,
-        status=body.get("status") or {},
-        retry=(meta.get("annotations") or {}).get(names.RETRY_ANNOTATION),
-        deleting="deletionTimestamp" in meta,
+        status=_mapping(body.get("status")),
+        retry=retry if isinstance(retry, str) else None,
+        deleting=bool(meta.get("deletionTimestamp")),
     )
 
 
-def _first_error(error: ValidationError) -> str:
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    where = ".".join(str(part) for part in first["loc"])
-    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    return f"spec.{where}: {first['msg']}{more}"
+def _problem_with_head(body: Mapping[str, Any], name: str) -> str | None:
+    if body.get("apiVersion") != names.API_VERSION or body.get("kind") != names.KIND:
+        found = f"{body.get('kind')!s} of {body.get('apiVersion')!s}"
+        return f"kind: expected {names.KIND} of {names.API_VERSION}, found {found}"
+    return None if NAME_RULE.check(name) else NAME_RULE.message
+
+
+def _parse_spec(raw: object, *, strict: bool) -> EndpointSpec | str:
+    try:
+        # Through JSON: there, pydantic's strict types are exactly those of the API server.
+        text = json.dumps({} if raw is None else raw, allow_nan=False)
+        spec = EndpointSpec.model_validate_json(text, strict=True)
+    except ValidationError as error:
+        return _first_line(_errors(error))
+    except (TypeError, ValueError) as error:
+        return f"spec: {error}"
+    except RecursionError:
+        return "spec: nested too deeply"
+    unknown = _unknown_fields(text) if strict else []
+    return _first_line(unknown) if unknown else spec
+
+
+def _unknown_fields(text: str) -> list[ErrorDetails]:
+    try:
+        EndpointSpec.model_validate_json(text, extra="forbid")
+    except ValidationError as error:
+        return [
+            found
+            for found in _errors(error)
+            if found["type"] == "extra_forbidden" and found["loc"][: len(FREE_PART)] != FREE_PART
+        ]
+    return []
+
+
+def _errors(error: ValidationError) -> list[ErrorDetails]:
+    return error.errors(include_url=False, include_context=False, include_input=False)
+
+
+def _first_line(errors: list[ErrorDetails]) -> str:
+    found = errors[0]
+    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in found["loc"])
+    message = "unknown field" if found["type"] == "extra_forbidden" else found["msg"]
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    return f"spec{path}: {message}{more}"
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) else 0

@@ -30,8 +30,8 @@ _SUFFIXES = {
     "Ei": Decimal(KIB) ** 6,
 }
 
-PATTERN = r"^[0-9]{1,12}(\.[0-9]{1,9})?(Ki|Mi|Gi|Ti|Pi|Ei|k|M|G|T|P|E)?$"
-"""What the resource accepts: no sign, no exponent, at most twelve digits before the point."""
+PATTERN = r"^[0-9]{1,16}(\.[0-9]{1,9})?(Ki|Mi|Gi|Ti|Pi|Ei|k|M|G|T|P|E)?$"
+"""What the resource accepts: no sign, no exponent, at most 16 digits before the point."""
 
 _QUANTITY = re.compile(r"^(\d{1,24}(?:\.\d{1,12})?)(m|[kMGTPE]|[KMGTPE]i)?$")
 

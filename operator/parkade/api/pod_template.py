@@ -1,0 +1,162 @@
+"""Which part of `engine.podTemplate` and `engine.env` is described, and what they may not set.
+
+Everything else in them is the user's and goes to the pod template as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from parkade.api import names
+from parkade.api.base import Rule
+from parkade.api.fields import BY_NAME, PRESERVE
+
+OWNED_PREFIX = f"{names.GROUP}/"
+OWNED_CONTAINER_FIELDS = (
+    "args",
+    "command",
+    "livenessProbe",
+    "readinessProbe",
+    "startupProbe",
+    "terminationMessagePolicy",
+)
+"""Of the engine's container: Parkade renders them."""
+
+_NAME = {"type": "string", "minLength": 1, "maxLength": 63}
+_WORDS = {"type": "array", "maxItems": 256, "items": {"type": "string", "maxLength": 32768}}
+_FREE: dict[str, Any] = {"type": "object", PRESERVE: True}
+_MARKS = {
+    "type": "object",
+    "maxProperties": 64,
+    "additionalProperties": {"type": "string", "maxLength": 262_144},
+}
+
+_MARKS_RULE = Rule(
+    message=f"labels and annotations under {OWNED_PREFIX} are Parkade's; use another prefix",
+    cel=f"self.all(key, !key.startsWith('{OWNED_PREFIX}'))",
+    check=lambda marks: not any(str(key).startswith(OWNED_PREFIX) for key in marks),
+)
+_CONTAINER_RULE = Rule(
+    message=(
+        f"args, command, probes and terminationMessagePolicy of the container "
+        f"{names.ENGINE_CONTAINER} are Parkade's; use engine.extraArgs for arguments and "
+        f"rollout.startDeadlineSeconds for slow starts"
+    ),
+    cel=f"self.name != '{names.ENGINE_CONTAINER}' || !("
+    + " || ".join(f"has(self.{field})" for field in OWNED_CONTAINER_FIELDS)
+    + ")",
+    check=lambda container: (
+        container.get("name") != names.ENGINE_CONTAINER
+        or not any(field in container for field in OWNED_CONTAINER_FIELDS)
+    ),
+)
+
+
+def _ruled(schema: Mapping[str, Any], rule: Rule) -> dict[str, Any]:
+    return {**schema, "x-kubernetes-validations": [rule.to_dict()]}
+
+
+POD_TEMPLATE_SCHEMA: dict[str, Any] = {
+    **_FREE,
+    "properties": {
+        "metadata": {
+            **_FREE,
+            "description": "Labels and annotations of the pods.",
+            "properties": {
+                "labels": _ruled(
+                    {**_MARKS, "description": "Further labels of the pods."}, _MARKS_RULE
+                ),
+                "annotations": _ruled(
+                    {**_MARKS, "description": "Further annotations of the pods."}, _MARKS_RULE
+                ),
+            },
+        },
+        "spec": {
+            **_FREE,
+            "description": "Fields of the pod's spec.",
+            "properties": {
+                "containers": {
+                    "type": "array",
+                    "description": "Containers; the engine's is called vllm.",
+                    "maxItems": 16,
+                    **BY_NAME,
+                    "items": _ruled(
+                        {
+                            **_FREE,
+                            "required": ["name"],
+                            "properties": {
+                                "name": _NAME,
+                                "args": _WORDS,
+                                "command": _WORDS,
+                                "livenessProbe": _FREE,
+                                "readinessProbe": _FREE,
+                                "startupProbe": _FREE,
+                                "terminationMessagePolicy": {"type": "string", "maxLength": 64},
+                            },
+                        },
+                        _CONTAINER_RULE,
+                    ),
+                },
+            },
+        },
+    },
+}
+ENV_VAR_SCHEMA: dict[str, Any] = {
+    **_FREE,
+    "description": "One variable, as in a pod.",
+    "required": ["name"],
+    "properties": {
+        "name": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": 256,
+            "description": "Name of the variable.",
+        }
+    },
+}
+
+
+def problem_with_pod_template(template: Mapping[str, Any]) -> str | None:
+    """Return what the API server would refuse in a pod template, or None."""
+    metadata, spec = template.get("metadata", {}), template.get("spec", {})
+    if not isinstance(metadata, Mapping) or not isinstance(spec, Mapping):
+        return "metadata and spec must be objects"
+    for kind in ("labels", "annotations"):
+        marks = metadata.get(kind, {})
+        if not isinstance(marks, Mapping):
+            return f"metadata.{kind} must be an object"
+        if not _MARKS_RULE.check(marks):
+            return f"metadata.{kind}: {_MARKS_RULE.message}"
+    return next(_container_problems(spec.get("containers", [])), None)
+
+
+def _container_problems(containers: object) -> Iterator[str]:
+    if not isinstance(containers, list):
+        yield "spec.containers must be a list"
+        return
+    seen: set[str] = set()
+    for index, container in enumerate(containers):
+        where = f"spec.containers[{index}]"
+        name = container.get("name") if isinstance(container, Mapping) else None
+        if not isinstance(name, str) or not name:
+            yield f"{where}.name is required"
+        elif name in seen:
+            yield f"{where}.name: duplicate value {name}"
+        elif not _CONTAINER_RULE.check(container):
+            yield f"{where}: {_CONTAINER_RULE.message}"
+        else:
+            seen.add(name)
+
+
+def problem_with_env(variables: tuple[Mapping[str, Any], ...]) -> str | None:
+    """Return what the API server would refuse in the list of variables, or None."""
+    seen: set[str] = set()
+    for index, variable in enumerate(variables):
+        name = variable.get("name")
+        if not isinstance(name, str) or not name:
+            return f"[{index}].name is required"
+        if name in seen:
+            return f"[{index}].name: duplicate value {name}"
+        seen.add(name)
+    return None
