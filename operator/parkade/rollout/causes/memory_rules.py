@@ -1,0 +1,301 @@
+"""GPU memory: what the two knobs can cause, and what only looks like it.
+
+Texts: ``vllm/v1/worker/utils.py`` (request_memory), ``vllm/v1/core/kv_cache_utils.py`` and since
+0.33 ``kv_cache_planning.py``, ``vllm/v1/worker/gpu_model_runner.py`` (sampler and pooler
+warm-up), ``vllm/config/compilation.py`` (Mamba blocks), ``vllm/config/scheduler.py``,
+``vllm/v1/worker/cpu_worker.py``, read from 0.10.2 to 0.33.0, and the older V0 ones.
+"""
+
+import re
+
+from parkade.rollout.causes.cause import Blame, CauseClass, Knob, RootCause, Stage
+from parkade.rollout.causes.figures import count, gib, number, size
+from parkade.rollout.causes.rules import Finding, Rule, Weight, rule, says
+from parkade.rollout.causes.stages import Scene
+
+MIN_FREE_SHARE = 0.85
+"""Below this share of the card something else holds it, and a smaller fraction is no cure."""
+
+SIZE = r"[\d.]+ ?[KMGT]?i?B"
+_CAPACITY = re.compile(
+    rf"(?:has a total capacity of (?P<total>{SIZE}) of which (?P<free>{SIZE}) is free"
+    rf"|(?P<total_old>{SIZE}) total capacity;.{{0,120}}? (?P<free_old>{SIZE}) free)"
+)
+_TRIED = re.compile(rf"Tried to allocate (?P<tried>{SIZE})")
+_OWN = re.compile(rf"this process has (?P<own>{SIZE}) memory in use")
+_ENDED = re.compile(r"is free\.?$|in use\b|already allocated|reserved by PyTorch")
+
+_NEEDED = re.compile(r"([\d.]{1,15}) ?GiB KV cache is needed")
+_AVAILABLE = re.compile(r"available KV cache memory \((-?[\d.]{1,15}) ?GiB")
+_POOL = re.compile(r"(?:Available KV cache memory: |reserved for KV Cache is )(-?[\d.]{1,15}) ?GiB")
+
+OUT_OF_MEMORY = re.compile(
+    r"(?:CUDA|HIP|XPU) (?:error: |Error: )?out of memory|Tried to allocate [\d.]+ ?[KMGT]?i?B"
+    r"|Cuda failure (?:\d+ )?'out of memory'|cudaErrorMemoryAllocation|OutOfMemoryError\b"
+    r"|Triton Error \[(?:CUDA|HIP)\]: out of memory|hipErrorOutOfMemory|CUDA_ERROR_OUT_OF_MEMORY"
+)
+_DISPATCH = r'torch_call_dispatcher\( ?"aten::(?:new_)?(?:empty|zeros|full)'
+
+_BY_STAGE = {
+    Stage.LOAD: (CauseClass.OOM_WEIGHTS, Blame.USER, None),
+    Stage.PROFILE: (CauseClass.OOM_DURING_PROFILE, Blame.SETTINGS, Knob.MAX_NUM_SEQS),
+    Stage.KV: (CauseClass.OOM_KV_ALLOCATION, Blame.SETTINGS, Knob.HEADROOM),
+    Stage.GRAPHS: (CauseClass.OOM_CUDAGRAPH_CAPTURE, Blame.SETTINGS, Knob.HEADROOM),
+    Stage.WARMUP: (CauseClass.OOM_SAMPLER_WARMUP, Blame.SETTINGS, Knob.MAX_NUM_SEQS),
+    Stage.RUNTIME: (CauseClass.STARTED_THEN_OOM_AT_RUNTIME, Blame.SETTINGS, Knob.HEADROOM),
+}
+
+
+def _free_memory(finding: Finding, scene: Scene) -> RootCause:
+    """Less free than requested: settings, unless the card was not ours to begin with."""
+    seen = (finding.match, *finding.siblings)
+    shares = [share for match in seen if (share := _free_share(match)) is not None]
+    if scene.container.predecessor_on_gpu or any(share < MIN_FREE_SHARE for share in shares):
+        blame = Blame.ENVIRONMENT
+    else:
+        blame = Blame.SETTINGS if shares else Blame.UNKNOWN
+    short = [_difference(match["requested"], match["free"]) for match in seen]
+    return RootCause(
+        CauseClass.FREE_MEMORY_BELOW_UTILIZATION,
+        blame,
+        stage=Stage.INIT,
+        knob=Knob.HEADROOM if blame is Blame.SETTINGS else None,
+        shortfall_bytes=max((value for value in short if value is not None), default=None),
+    )
+
+
+def _free_share(match: re.Match[str]) -> float | None:
+    free, total = number(match["free"]), number(match["total"])
+    if free is None or not total or free < 0 or free > total:
+        return None
+    return free / total
+
+
+def _difference(larger: str | None, smaller: str | None) -> int | None:
+    """Return the bytes by which one figure in GiB exceeds another, if it does."""
+    high, low = gib(larger), gib(smaller, signed=True)
+    return high - low if high is not None and low is not None and high > low else None
+
+
+def _kv_short(finding: Finding, scene: Scene) -> RootCause:
+    """One request of the maximum length needs more than the pool."""
+    text = scene.lines[finding.index].text
+    needed, available = _NEEDED.search(text), _AVAILABLE.search(text)
+    length = re.search(r"estimated maximum model length is (\d{1,15})", text)
+    return RootCause(
+        CauseClass.KV_BELOW_ONE_REQUEST,
+        Blame.SETTINGS,
+        stage=Stage.KV,
+        shortfall_bytes=_difference(needed[1], available[1]) if needed and available else None,
+        estimated_max_model_len=count(length[1]) if length else None,
+    )
+
+
+def _no_blocks(finding: Finding, scene: Scene) -> RootCause:
+    """Nothing is left for the pool."""
+    _ = finding
+    return empty_pool(scene)
+
+
+def empty_pool(scene: Scene) -> RootCause:
+    """By how much follows from the pool's own line, which is then negative."""
+    short = pool_bytes(scene)
+    return RootCause(
+        CauseClass.NO_CACHE_BLOCKS,
+        Blame.SETTINGS,
+        stage=Stage.KV,
+        shortfall_bytes=-short if short is not None and short < 0 else None,
+    )
+
+
+def pool_bytes(scene: Scene) -> int | None:
+    """Return the smallest pool that a rank printed."""
+    found = (_POOL.search(line.text) for line in scene.lines)
+    pools = [gib(match[1], signed=True) for match in found if match]
+    return min((pool for pool in pools if pool is not None), default=None)
+
+
+def _cpu_pool(finding: Finding, scene: Scene) -> RootCause:
+    """Read the CPU backend's words for the same; its share is of the host's memory."""
+    _ = scene
+    match = finding.match
+    return RootCause(
+        CauseClass.NO_CACHE_BLOCKS,
+        Blame.SETTINGS,
+        stage=Stage.KV,
+        shortfall_bytes=_difference(match["used"], match["reserved"]),
+    )
+
+
+def _mamba(finding: Finding, scene: Scene) -> RootCause:
+    """More sequences than state blocks; the engine names the bound."""
+    _ = scene
+    return RootCause(
+        CauseClass.MAX_NUM_SEQS_EXCEEDS_MAMBA_BLOCKS,
+        Blame.SETTINGS,
+        stage=Stage.GRAPHS,
+        knob=Knob.MAX_NUM_SEQS,
+        max_num_seqs_at_most=count(finding.match["blocks"]),
+    )
+
+
+def _batched_tokens(finding: Finding, scene: Scene) -> RootCause:
+    _ = scene
+    return RootCause(
+        CauseClass.MAX_NUM_SEQS_EXCEEDS_BATCHED_TOKENS,
+        Blame.SETTINGS,
+        stage=Stage.INIT,
+        knob=Knob.MAX_NUM_SEQS,
+        max_num_seqs_at_most=count(finding.match["tokens"]),
+    )
+
+
+def _sampler(finding: Finding, scene: Scene) -> RootCause:
+    """Find the figures, which stand in the chained error before the warm-up's own text."""
+    near = scene.lines[max(0, finding.index - 400) : finding.index]
+    texts = [line.text for line in near if _TRIED.search(line.text)]
+    return RootCause(
+        CauseClass.OOM_SAMPLER_WARMUP,
+        Blame.SETTINGS,
+        stage=Stage.WARMUP,
+        knob=Knob.MAX_NUM_SEQS,
+        shortfall_bytes=_tried_minus_free(texts[-1]) if texts else None,
+    )
+
+
+def _out_of_memory(finding: Finding, scene: Scene) -> RootCause | None:
+    """Let the stage decide what a bare out-of-memory means; else nothing does."""
+    text = scene.lines[finding.index].text
+    stage = scene.stage_at(finding.index)
+    every = (finding.match, *finding.siblings)
+    short = max((x for m in every if (x := _tried_minus_free(m.string))), default=None)
+    if "wake_up" in scene.frames(finding.index):
+        return RootCause(
+            CauseClass.STARTED_THEN_OOM_AT_WAKE_UP,
+            Blame.ENVIRONMENT,
+            stage=Stage.RUNTIME,
+            shortfall_bytes=short,
+        )
+    if stage is Stage.INIT:
+        return RootCause(CauseClass.CUDA_ERROR_IN_ENGINE_INIT, Blame.ENVIRONMENT, stage=stage)
+    if stage is None:
+        return RootCause(CauseClass.UNKNOWN, Blame.UNKNOWN, shortfall_bytes=short)
+    cause_class, blame, knob = _BY_STAGE[stage]
+    if held_by_others(text) or scene.container.predecessor_on_gpu:
+        blame, knob = Blame.ENVIRONMENT, None
+    elif _is_cut(finding, scene):
+        blame, knob = Blame.UNKNOWN, None
+    return RootCause(cause_class, blame, stage=stage, knob=knob, shortfall_bytes=short)
+
+
+def _load_failure(finding: Finding, scene: Scene) -> RootCause:
+    """Read the V1 runner's own words (since 0.13), with torch's error in them."""
+    text = scene.lines[finding.index].text
+    others = held_by_others(text) or bool(scene.container.predecessor_on_gpu)
+    return RootCause(
+        CauseClass.OOM_WEIGHTS,
+        Blame.ENVIRONMENT if others else Blame.USER,
+        stage=Stage.LOAD,
+        shortfall_bytes=_tried_minus_free(text),
+    )
+
+
+def _is_cut(finding: Finding, scene: Scene) -> bool:
+    """Whether the log ends inside this line, before it says who holds the memory."""
+    text = scene.lines[finding.index].text
+    last = finding.index == len(scene.lines) - 1
+    return last and "ried to" in text and not _ENDED.search(text)
+
+
+def _dispatcher(finding: Finding, scene: Scene) -> RootCause | None:
+    """Read what an extension says that could not get a new tensor."""
+    return (
+        _out_of_memory(finding, scene) if scene.stage_at(finding.index) is Stage.RUNTIME else None
+    )
+
+
+def held_by_others(text: str) -> bool:
+    """Whether more than the allowed share of the card is neither free nor this process's."""
+    capacity, own = _CAPACITY.search(text), _OWN.search(text)
+    if not capacity or not own:
+        return False
+    total = size(capacity["total"] or capacity["total_old"])
+    free = size(capacity["free"] or capacity["free_old"])
+    used = size(own["own"])
+    if not total or free is None or not used:
+        return False
+    return total - free - used > (1 - MIN_FREE_SHARE) * total
+
+
+def _tried_minus_free(text: str) -> int | None:
+    tried, capacity = _TRIED.search(text), _CAPACITY.search(text)
+    if not tried or not capacity:
+        return None
+    wanted, free = size(tried["tried"]), size(capacity["free"] or capacity["free_old"])
+    return wanted - free if wanted is not None and free is not None and wanted > free else None
+
+
+_FREE = (
+    r"Free memory on device (?:\S{1,20} )?\((?P<free>[\d.]{1,15})/(?P<total>[\d.]{1,15}) ?GiB\) on "
+    r"startup is less than(?: (?:desired GPU memory utilization|the engine's budget"
+    r"(?: after excluding external process's weights)?) \([\d.]+, (?P<requested>[\d.]{1,15}) GiB)?"
+)
+RULES: tuple[Rule, ...] = (
+    rule(_FREE, _free_memory, at_runtime=False),
+    rule(
+        r"To serve at least one request with the model|GiB KV cache is needed, which is larger",
+        _kv_short,
+        at_runtime=False,
+    ),
+    rule(
+        r"Cannot auto-fit max_model_len",
+        says(CauseClass.KV_BELOW_ONE_REQUEST, Blame.SETTINGS, Stage.KV),
+        at_runtime=False,
+    ),
+    rule(
+        r"max seq(?:uence)? len(?:gth)? \(\d+\) is larger than the maximum number of tokens",
+        says(CauseClass.MAX_LEN_EXCEEDS_KV_TOKENS, Blame.SETTINGS, Stage.KV),
+        at_runtime=False,
+    ),
+    rule(r"No available memory for the cache", _no_blocks, at_runtime=False),
+    rule(
+        r"The worker already uses (?P<used>[\d.]{1,15}) GiB.{0,60}more than the "
+        r"(?P<reserved>[\d.]{1,15}) GiB",
+        _cpu_pool,
+        at_runtime=False,
+    ),
+    rule(
+        r"max_num_seqs \(\d+\) exceeds(?: available Mamba cache blocks \((?P<blocks>\d+)\))?",
+        _mamba,
+        at_runtime=False,
+    ),
+    rule(
+        r"max_num_batched_tokens \((?P<tokens>\d+)\) must be greater than or equal to max_num_seqs",
+        _batched_tokens,
+        at_runtime=False,
+    ),
+    rule(
+        r"max_num_active_seqs \(\d+\) cannot be greater than max_num_seqs",
+        says(CauseClass.MAX_NUM_SEQS_BELOW_ACTIVE_SEQS, Blame.SETTINGS, Stage.INIT),
+        at_runtime=False,
+    ),
+    rule(r"out of memory occurred when warming up (?:sampler|pooler)", _sampler, at_runtime=False),
+    rule(
+        r"Failed to load model - not enough GPU memory",
+        _load_failure,
+        at_runtime=False,
+    ),
+    rule(OUT_OF_MEMORY.pattern, _out_of_memory),
+    rule(_DISPATCH, _dispatcher),
+    rule(
+        r"Available memory on node \d+ .{0,80}is less than",
+        says(CauseClass.HOST_OUT_OF_MEMORY, Blame.ENVIRONMENT, Stage.KV),
+        at_runtime=False,
+    ),
+    rule(
+        r"Error in memory profiling\. Initial free memory",
+        says(CauseClass.MEMORY_CHANGED_WHILE_PROFILING, Blame.ENVIRONMENT, Stage.PROFILE),
+        Weight.LIKELY,
+        at_runtime=False,
+    ),
+)

@@ -1,0 +1,84 @@
+"""Take secrets out of a text before anything keeps it."""
+
+import re
+
+MASK = "[redacted]"
+
+_PRIVATE_KEY = re.compile(
+    r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.{0,20000}?"
+    r"(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)",
+    re.DOTALL,
+)
+_KNOWN = re.compile(
+    r"\b(?:hf_(?:(?=[a-z]*[A-Z0-9])[A-Za-z0-9]{4,}|[a-z]{12,})|api_org_[A-Za-z0-9]{4,}|sk-[A-Za-z0-9_\-]{8,}|nvapi-[\w\-]{8,}"
+    r"|gh[pousr]_[A-Za-z0-9]{8,}|github_pat_\w{8,}|glpat-[\w\-]{8,}|xox[a-z]-[\w\-]{8,}"
+    r"|AIza[\w\-]{20,}|ya29\.[\w\-]{8,}|dckr_pat_[\w\-]{8,}|npm_[A-Za-z0-9]{16,}"
+    r"|pypi-[\w\-]{16,}|dop_v1_\w{16,}|(?:AKIA|ASIA|AROA)[A-Z0-9]{12,}"
+    r"|eyJ[\w\-]{6,}\.[\w\-]{4,}(?:\.[\w\-]*)?)"
+)
+_URL_USER = re.compile(r"\b([a-zA-Z][a-zA-Z0-9+.\-]{0,20}://)[^\s/@'\"]{1,2000}@")
+_QUERY = re.compile(
+    r"([?&](?:[\w\-.%]{0,60}(?:token|secret|signature|credential|password|api[_-]?key)"
+    r"|sig|key|auth|code|se)=)[^&\s'\"]{1,8000}",
+    re.IGNORECASE,
+)
+_SCHEME = re.compile(r"\b(bearer|basic|digest)(\s+)[A-Za-z0-9._~+/=\-]{6,}", re.IGNORECASE)
+_HEADER = re.compile(
+    r"((?:proxy-)?authorization|x-api-key|api-key|cookie|set-cookie)"
+    r"(\\*[\"']?\]?\s*[:=,]\s*\\*[bB]?[\"']?)[^\r\n\"'}]{1,8000}",
+    re.IGNORECASE,
+)
+_NAME = (
+    r"[\w.\-]{0,80}?(?:token(?!s|iz|\w*_id|-id)|secret|passw(?:or)?d|passphrase|credential|pwd"
+    r"|api[_-]?keys?|access[_-]?key|private[_-]?key|auth[_-]?key|(?<=[A-Z_])KEY)[\w.\-]{0,40}"
+)
+_PAIR = re.compile(
+    rf"(?P<name>\\*[\"']?(?:(?<=[\W_])|\b){_NAME}\\*[\"']?)(?P<sep>\]?\s*(?:=>|[=:])\s*)"
+    r"(?P<value>\[[^\]\r\n]{0,4000}\]?|\([^)\r\n]{0,4000}\)?|\\*[bB]?\\*\"(?:[^\"\\\r\n]|\\.){0,4000}\\*\"?"
+    r"|\\*[bB]?\\*'(?:[^'\\\r\n]|\\.){0,4000}\\*'?|[^\s,;}\])\"']{1,4000})",
+    re.IGNORECASE,
+)
+_FLAG = re.compile(
+    r"(--?[\w\-]{0,60}(?:token|secret|password|api-key|api_key|credential)(?!s|iz)[\w\-]{0,20}"
+    r"(?:\s+|=))(?!-)(?:\"[^\"]{0,4000}\"?|'[^']{0,4000}'?|[^\s]{1,4000})",
+    re.IGNORECASE,
+)
+_HARMLESS = re.compile(
+    r"\W*(?:none|null|true|false|\d{1,12}(?:\.\d{1,6})?|auto)?\W*", re.IGNORECASE
+)
+_HINT = re.compile(
+    r"token|key|secret|passw|pwd|passphrase|credential|auth|cookie|://|[?&]\w*=|bearer|basic|digest"
+    r"|hf_|sk-|nvapi|gh[pousr]_|github_pat|glpat|xox|AIza|ya29|dckr|npm_|pypi-|dop_|AKIA|ASIA|AROA"
+    r"|eyJ|api_org|PRIVATE",
+    re.IGNORECASE,
+)
+
+
+def redact(text: str) -> str:
+    """Return the text with every secret that can be recognised replaced by a mask.
+
+    Recognised are: tokens of known shapes, Authorization and cookie headers, credentials and
+    signatures in URLs, private keys, flags and name-value pairs whose name says token, key,
+    secret or password (numbers, booleans and None stay: ``max_tokens=8`` is no secret).
+    """
+    if not _HINT.search(text):
+        return text
+    text = redact_blocks(text)
+    text = _URL_USER.sub(rf"\1{MASK}@", text)
+    text = _QUERY.sub(rf"\1{MASK}", text)
+    text = _HEADER.sub(rf"\1\2{MASK}", text)
+    text = _SCHEME.sub(rf"\1\2{MASK}", text)
+    text = _FLAG.sub(rf"\1{MASK}", text)
+    text = _PAIR.sub(_mask_pair, text)
+    return _KNOWN.sub(MASK, text)
+
+
+def _mask_pair(found: re.Match[str]) -> str:
+    if _HARMLESS.fullmatch(found["value"]):
+        return found[0]
+    return f"{found['name']}{found['sep']}{MASK}"
+
+
+def redact_blocks(text: str) -> str:
+    """Replace private keys, the secrets that span lines."""
+    return _PRIVATE_KEY.sub(MASK, text) if "PRIVATE KEY-----" in text else text

@@ -1,0 +1,156 @@
+"""Find the failure in an attempt that explains the others."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from parkade.rollout.causes import environment_rules, memory_rules, user_rules
+from parkade.rollout.causes.cause import Blame, CauseClass, RootCause, Stage
+from parkade.rollout.causes.lines import Line
+from parkade.rollout.causes.rules import Finding, Rule, Weight, rule, says
+from parkade.rollout.causes.stages import ORDER, Scene
+
+_WRAPPER = re.compile(
+    r"[Ss]ee (?:the )?(?:root cause|stack trace)|check the stack trace|EngineDeadError"
+    r"|EngineGenerateError|Engine core initialization failed|Failed core proc"
+    r"|initialization failed due to|died unexpectedly|BrokenPipeError|ConnectionResetError"
+    r"|CancelledError|EOFError|zmq\.|SystemExit|KeyboardInterrupt|GeneratorExit|ChildProcessError"
+    r"|ProcessRaisedException|ActorDiedError|RayTaskError|Connection closed by peer"
+    r"|resource_tracker|destroy_process_group|StopIteration|leaked (?:semaphore|shared_memory)"
+)
+_EXCEPTION = re.compile(
+    r"(?:[A-Za-z_]\w*\.){0,8}[A-Z]\w{0,60}(?:Error|Exception|Failure|Timeout|Exit)(?::|$)"
+)
+_FATAL = re.compile(
+    r"encountered a fatal error|WorkerProc hit an exception|EngineDeadError|WorkerProc failed"
+    r"|died unexpectedly|output_handler failed|Engine core proc"
+)
+_CODE = re.compile(r'\s*File "')
+_TRAFFIC = re.compile(
+    r"Received request|Generated response|prompt(?:_token_ids)?['\"]?: |non-default args|"
+    r"\"(?:messages|prompt|content)\"|Initializing (?:a V1|an) LLM engine"
+)
+_KERNEL_FILE = re.compile(
+    r'File "[^"]{0,400}(?:flashinfer|triton|_custom_ops\.py|torch/_ops\.py|deep_gemm|flash_attn|'
+    r"cutlass|tilelang|/fla/ops|xformers|_C\.)"
+)
+
+
+def _plain(finding: Finding, scene: Scene) -> RootCause:
+    """Blame nobody for an exception without a rule, unless a kernel library raised it."""
+    stage = scene.stage_at(finding.index)
+    if not _raised_by_kernel(finding.index, scene):
+        return RootCause(CauseClass.UNKNOWN, Blame.UNKNOWN, stage=stage)
+    served = stage is Stage.RUNTIME
+    cause_class = (
+        CauseClass.STARTED_THEN_KERNEL_ERROR_AT_FIRST_REQUEST
+        if served
+        else CauseClass.KERNEL_ERROR_IN_PROFILE_RUN
+    )
+    return RootCause(cause_class, Blame.ENVIRONMENT, stage=stage)
+
+
+def _raised_by_kernel(index: int, scene: Scene) -> bool:
+    process = scene.lines[index].process
+    before = (scene.lines[i] for i in range(index - 1, max(-1, index - 12), -1))
+    inner = next((x for x in before if x.process == process and _CODE.match(x.text)), None)
+    return bool(inner and _KERNEL_FILE.search(inner.text))
+
+
+_SIGNAL = rule(
+    r"^KeyboardInterrupt: terminated|received SIGTERM|Received signal 15|SIGTERM received",
+    says(CauseClass.PROBE_KILLED, Blame.ENVIRONMENT),
+    Weight.PLAIN,
+)
+_GENERIC = rule(_EXCEPTION.pattern, _plain, Weight.PLAIN)
+
+RULES: tuple[Rule, ...] = (
+    *memory_rules.RULES,
+    *environment_rules.RULES,
+    *user_rules.RULES,
+    _SIGNAL,
+)
+_WORDS = re.compile(
+    r"rror|xception|ailed|ailure|memory|Tried to|exceed|illed|erminat|SIG|fault|core dumped|"
+    r"Free mem|KV [Cc]ache|No avail|annot|larger|greater|must be|required|unrecognized|expected|"
+    r"invalid|nvalid|not (?:support|found|recogn)|space left|in use|-\d+\b|STATUS|ERROR|"
+    r"Interrupt|imed out|restricted|gated|driver|Errno|is not a|Access to|Timeout|illegal|"
+    r"kernel|Illegal|No such|User-specified|dispatcher|oom"
+)
+
+
+def findings(scene: Scene) -> Iterator[Finding]:
+    """Yield what the rules find, in the order of the log: one finding a line."""
+    begin = 0 if scene.started_at is None else scene.started_at
+    previous: dict[str, bool] = {}
+    for index, line in enumerate(scene.lines):
+        is_source = previous.get(line.process, False)
+        previous[line.process] = bool(_CODE.match(line.text))
+        if index < begin or is_source or previous[line.process] or not _may_matter(line):
+            continue
+        if found := _match(index, line, served=scene.started_at is not None):
+            yield found
+
+
+def _may_matter(line: Line) -> bool:
+    return not line.is_quiet and bool(_WORDS.search(line.text)) and not _TRAFFIC.search(line.text)
+
+
+def _match(index: int, line: Line, *, served: bool) -> Finding | None:
+    for candidate in RULES:
+        if served and not candidate.at_runtime:
+            continue
+        if found := candidate.pattern.search(line.text):
+            return Finding(candidate, index, found)
+    if (found := _EXCEPTION.match(line.text)) and not _WRAPPER.search(line.text):
+        return Finding(_GENERIC, index, found)
+    return None
+
+
+def root(scene: Scene) -> tuple[Finding, RootCause] | None:
+    """Return the finding that explains the end of an attempt, with its answer."""
+    found = [one for one in findings(scene) if _holds(one, scene)]
+    found.sort(key=lambda one: (_rank(one, scene), one.index))
+    for one in found:
+        siblings = tuple(x.match for x in found if x.rule is one.rule and x is not one)
+        complete = replace(one, siblings=siblings[:64])
+        if answer := one.rule.answer(complete, scene):
+            return complete, answer
+    return None
+
+
+def _rank(finding: Finding, scene: Scene) -> tuple[int, bool]:
+    """Order findings; at run time those of the death come before those that were survived."""
+    deadly = scene.started_at is None or _in_death(finding.index, scene)
+    return (finding.rule.weight, not deadly)
+
+
+def _in_death(index: int, scene: Scene) -> bool:
+    first = next((i for i, line in enumerate(scene.lines) if _FATAL.search(line.text)), None)
+    return first is not None and index >= first - 3
+
+
+def _holds(finding: Finding, scene: Scene) -> bool:
+    """Tell whether a finding can have ended the attempt: the start did not go on after it."""
+    if scene.started_at is not None:
+        return finding.rule is not _GENERIC or _in_death(finding.index, scene)
+    if finding.rule.weight >= Weight.PLAIN and finding.rule is not _GENERIC:
+        return True
+    return not _survived(finding, scene)
+
+
+def _survived(finding: Finding, scene: Scene) -> bool:
+    """Tell whether progress was made after a failure.
+
+    Of a certain failure only its own process's progress says so: other ranks run on for a while.
+    """
+    then = scene.marked_stage(finding.index)
+    process = scene.lines[finding.index].process
+    before = -1 if then is None else ORDER.index(then)
+    certain = finding.rule.weight is Weight.CERTAIN
+    return any(
+        index > finding.index
+        and ORDER.index(stage) > before
+        and (not certain or (name == process and name != ""))
+        for index, stage, name in scene.marks
+    )

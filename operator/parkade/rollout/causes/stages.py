@@ -1,0 +1,200 @@
+"""How far an engine had come: from its tracebacks first, then from its progress lines.
+
+Order of a start in every version since 0.9 (``vllm/v1/worker/gpu_worker.py``): device, free
+memory check, weights, profile run, KV plan and allocation, kernel warm-up, graph capture, and
+with the V1 model runner the sampler's warm-up last. Absence proves nothing, since logs are cut
+at both ends: a stage needs a line that was seen.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+
+from parkade.rollout.causes.cause import ContainerEvidence, Stage
+from parkade.rollout.causes.lines import Line
+
+ORDER = tuple(Stage)
+
+_MARKS = (
+    (re.compile(r"Initializing (?:a V1|an) LLM engine|Starting to load model"), Stage.LOAD),
+    (
+        re.compile(r"Loading safetensors checkpoint shards|Loading (?:model )?weights took"),
+        Stage.LOAD,
+    ),
+    (re.compile(r"Model loading took "), Stage.PROFILE),
+    (re.compile(r"Available KV cache memory|GiB memory for KV Cache as specified by"), Stage.KV),
+    (re.compile(r"reserved for KV Cache is "), Stage.KV),
+    (re.compile(r"KV cache size: [\d,]+ tokens|# \w+ blocks: \d+"), Stage.GRAPHS),
+    (re.compile(r"to fit into requested memory|CUDA graph pool memory: "), Stage.WARMUP),
+    (re.compile(r"init engine \(profile"), Stage.WARMUP),
+    (re.compile(r"Application startup complete|Avg prompt throughput"), Stage.RUNTIME),
+    (re.compile(r'"(?:GET|POST) /\S* HTTP/1\.[01]" 200'), Stage.RUNTIME),
+)
+_MARK_WORDS = re.compile(
+    r"nitializing|tarting|oading |KV [Cc]ache|blocks: |raph|requested memory|init engine|"
+    r"startup complete|throughput|HTTP/1"
+)
+_CAPTURED = re.compile(r"Graph capturing finished")
+
+_SAMPLER = frozenset({"_dummy_sampler_run", "_dummy_pooler_run", "_dummy_pooler_run_task"})
+_PROFILE = frozenset(
+    {
+        "profile_run",
+        "determine_available_memory",
+        "determine_num_available_blocks",
+        "profile_cudagraph_memory",
+        "_profile_cudagraph_memory",
+    }
+)
+_GRAPHS = frozenset({"capture_model", "_warmup_and_capture", "_capture_cudagraphs"})
+_WARM = frozenset(
+    {"compile_or_warm_up_model", "_compile_or_warm_up_model", "kernel_warmup", "warmup_kernels"}
+)
+_KV = frozenset(
+    {
+        "initialize_kv_cache",
+        "initialize_kv_cache_tensors",
+        "_allocate_kv_cache_tensors",
+        "_allocate_kv_cache",
+        "init_kv_cache",
+        "_init_cache_engine",
+    }
+)
+_LOAD = frozenset({"load_model", "load_weights", "initialize_model", "create_weights"})
+_RUNTIME = frozenset({"execute_model", "sample_tokens", "execute_dummy_batch", "add_lora"})
+_INIT = frozenset({"init_device", "init_worker_distributed_environment"})
+_FRAME = re.compile(r'\s*File "[^"]*", line \d+, in (\w+)')
+_HEADER = "Traceback (most recent call last)"
+_CHAIN = re.compile(r"During handling of the above|The above exception was the direct cause")
+_BLOCK_LINES = 600
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One attempt's lines, and what the container says; the rules look at nothing else."""
+
+    lines: Sequence[Line]
+    container: ContainerEvidence
+
+    @cached_property
+    def marks(self) -> tuple[tuple[int, Stage, str], ...]:
+        """Progress lines as (index, stage that begins there, process)."""
+        return tuple(self._marks())
+
+    def _marks(self) -> Iterator[tuple[int, Stage, str]]:
+        planned = False
+        for index, line in enumerate(self.lines):
+            if line.level == "ERROR" or not _MARK_WORDS.search(line.text):
+                continue
+            if _CAPTURED.search(line.text) and planned:
+                yield index, Stage.WARMUP, line.process
+            for pattern, stage in _MARKS:
+                if pattern.search(line.text):
+                    planned = planned or stage is Stage.GRAPHS
+                    yield index, stage, line.process
+                    break
+
+    @cached_property
+    def started_at(self) -> int | None:
+        """The index of the line that says that the server serves."""
+        return next((index for index, stage, _ in self.marks if stage is Stage.RUNTIME), None)
+
+    @cached_property
+    def reached(self) -> Stage | None:
+        """The furthest stage of the attempt."""
+        return furthest(stage for _, stage, _ in self.marks)
+
+    def marked_stage(self, index: int) -> Stage | None:
+        """Return the stage at a line by the progress lines before it.
+
+        Where at least two processes printed a mark and the failing one, which prints marks too,
+        had not, the failing one is still behind it.
+        """
+        before = [mark for mark in self.marks if mark[0] < index]
+        process = self.lines[index].process
+        own = {stage for _, stage, name in before if name == process}
+        lagging = {
+            stage
+            for stage in {Stage.PROFILE, Stage.KV}
+            if own and stage not in own and len({n for _, s, n in before if s is stage}) > 1
+        }
+        if lagging:
+            return furthest(own)
+        return furthest(stage for _, stage, _ in before)
+
+    def stage_at(self, index: int) -> Stage | None:
+        """Return the stage of a failure: its traceback's, else by progress, else the pod's."""
+        marked = self.marked_stage(index)
+        framed = self._framed_stage(index, marked)
+        if framed is None and marked is None and self.container.ready_before:
+            return Stage.RUNTIME
+        return framed or marked
+
+    def _framed_stage(self, index: int, marked: Stage | None) -> Stage | None:
+        names, whole = self._frames(index)
+        return frame_stage(names, whole=whole, marked=marked)
+
+    def frames(self, index: int) -> set[str]:
+        """Return the function names of the traceback that ends at a line."""
+        return self._frames(index)[0]
+
+    def _frames(self, index: int) -> tuple[set[str], bool]:
+        process = self.lines[index].process
+        names: set[str] = set()
+        whole = False
+        back = (self.lines[i] for i in range(index - 1, max(-1, index - _BLOCK_LINES), -1))
+        for line in (line for line in back if line.process == process):
+            if line.text.strip().startswith(_HEADER):
+                whole = True
+                break
+            if found := _FRAME.match(line.text):
+                names.add(found[1])
+        return names | self._chained(index, process), whole
+
+    def _chained(self, index: int, process: str) -> set[str]:
+        """Return the frames of the tracebacks that say they follow from this one."""
+        names: set[str] = set()
+        linked = False
+        after = (line for line in self.lines[index + 1 : index + _BLOCK_LINES])
+        for position, line in enumerate(islice((x for x in after if x.process == process), 200)):
+            if _CHAIN.search(line.text):
+                linked = True
+            elif position > 4 and not linked:
+                break
+            elif linked and (found := _FRAME.match(line.text)):
+                names.add(found[1])
+        return names
+
+
+def furthest(stages: Iterable[Stage]) -> Stage | None:
+    """Return the last of some stages in the order of a start."""
+    return max(stages, key=ORDER.index, default=None)
+
+
+def frame_stage(names: set[str], *, whole: bool, marked: Stage | None) -> Stage | None:
+    """Return the stage that a traceback's functions belong to.
+
+    Inner functions are shared (a profile run and a warm-up both run the dummy batch), so the
+    telling ones are asked first. Of a traceback whose head is missing only those count that no
+    other stage calls.
+    """
+    if names & _SAMPLER:
+        return Stage.WARMUP
+    if names & _PROFILE:
+        return Stage.PROFILE
+    if "load_model" in names:
+        return Stage.LOAD
+    return _whole_frame_stage(names, marked) if whole else None
+
+
+def _whole_frame_stage(names: set[str], marked: Stage | None) -> Stage | None:
+    if names & _GRAPHS:
+        return Stage.GRAPHS
+    if names & _WARM:
+        return Stage.WARMUP if marked is Stage.WARMUP else Stage.GRAPHS
+    for telling, stage in ((_KV, Stage.KV), (_LOAD, Stage.LOAD), (_RUNTIME, Stage.RUNTIME)):
+        if names & telling:
+            return stage
+    return Stage.INIT if names & _INIT else None
