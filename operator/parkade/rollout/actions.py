@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from decimal import Decimal
 from enum import StrEnum
 
 from parkade.api.conditions import ConditionStatus, Reason
@@ -138,21 +137,3 @@ class Plan:
     """Set while the user's spec is being put in place."""
     requeue_after_seconds: float | None = None
     """When to look again though nothing happens; None: only when something does."""
-
-
-def is_smaller(one: Settings, other: Settings) -> bool:
-    """Tell whether neither knob is larger and one is smaller."""
-    return one != other and (
-        one.max_num_seqs <= other.max_num_seqs
-        and one.gpu_memory_utilization <= other.gpu_memory_utilization
-    )
-
-
-def cut(settings: Settings, seqs_below: int | None, at_most: Decimal | None) -> Settings:
-    """Return settings within limits that failures taught."""
-    seqs, utilization = settings.max_num_seqs, settings.gpu_memory_utilization
-    if seqs_below is not None:
-        seqs = max(1, min(seqs, seqs_below - 1))
-    if at_most is not None:
-        utilization = min(utilization, at_most)
-    return Settings(seqs, utilization)

@@ -66,8 +66,12 @@ class Candidate:
     ready_uids: tuple[str, ...] = ()
     """Pods of it that have been seen ready."""
     terminations: tuple[SeenTermination, ...] = ()
-    scale: int | None = None
+    scale: int = 1
     """Replicas when it was started; another number withdraws a canary."""
+    headroom_bytes: int | None = None
+    """The headroom that it was sized with."""
+    note: str = ""
+    """Free text of the person who asked for it again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,3 +204,24 @@ class Record:
         """Return the headroom to size with: the one asked for, or what failures have shown."""
         raised = [one.headroom_bytes or 0 for one in self.lessons(fingerprint, tuning)]
         return max([asked_bytes, *raised])
+
+    def max_num_seqs_cap(self, fingerprint: str, tuning: str) -> int | None:
+        """Return the most sequences that failures leave; None where none of them says."""
+        below = [one.max_num_seqs_below for one in self.lessons(fingerprint, tuning)]
+        return min((max(1, one - 1) for one in below if one is not None), default=None)
+
+    def utilization_cap(self, fingerprint: str, tuning: str) -> Decimal | None:
+        """Return the largest fraction that failures leave; None where none of them says."""
+        at_most = [one.utilization_at_most for one in self.lessons(fingerprint, tuning)]
+        return min((one for one in at_most if one is not None), default=None)
+
+    def cut(self, settings: Settings, fingerprint: str, tuning: str) -> Settings:
+        """Return settings within what failures left."""
+        seqs = self.max_num_seqs_cap(fingerprint, tuning)
+        utilization = self.utilization_cap(fingerprint, tuning)
+        return Settings(
+            settings.max_num_seqs if seqs is None else min(settings.max_num_seqs, seqs),
+            settings.gpu_memory_utilization
+            if utilization is None
+            else min(settings.gpu_memory_utilization, utilization),
+        )

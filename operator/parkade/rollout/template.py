@@ -104,29 +104,32 @@ def _container(spec: EndpointSpec, engine: Engine, settings: Settings) -> dict[s
 
 def _probes(spec: EndpointSpec) -> dict[str, Any]:
     """Return the probes: /health exists only once the engine is up, and is 503 when it died."""
-    health = {"httpGet": {"path": "/health", "port": names.HTTP_PORT_NAME}}
     budget = spec.rollout.start_deadline_seconds + START_MARGIN_SECONDS
     return {
         "startupProbe": {
-            **health,
+            **_health(),
             "periodSeconds": PROBE_PERIOD_SECONDS,
             "timeoutSeconds": 5,
             "failureThreshold": math.ceil(budget / PROBE_PERIOD_SECONDS),
         },
         "readinessProbe": {
-            **health,
+            **_health(),
             "periodSeconds": PROBE_PERIOD_SECONDS,
             "timeoutSeconds": 5,
             "failureThreshold": 3,
         },
         # The process ends by itself when its engine dies; this only catches a hang.
         "livenessProbe": {
-            **health,
+            **_health(),
             "periodSeconds": 10,
             "timeoutSeconds": 10,
             "failureThreshold": 12,
         },
     }
+
+
+def _health() -> dict[str, Any]:
+    return {"httpGet": {"path": "/health", "port": names.HTTP_PORT_NAME}}
 
 
 def _environment(spec: EndpointSpec, engine: Engine) -> list[dict[str, Any]]:

@@ -1,0 +1,307 @@
+"""What a candidate is worth: a verdict from the pods that carry its hash, and from nothing else.
+
+Terminations are remembered in the record, since logs and pods vanish. Only causes that blame the
+settings, or that stay unknown twice, fail a candidate; all others at most take it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from parkade.api.conditions import Reason
+from parkade.api.spec import Rollout
+from parkade.api.status import Origin, Verdict
+from parkade.rollout.causes import Blame, CauseClass
+from parkade.rollout.observed import DeploymentState, Evidence, PodState
+from parkade.rollout.reasons import REASON_OF_CAUSE, waiting_reason
+from parkade.rollout.record import MAX_TERMINATIONS, Candidate, SeenTermination
+
+UNKNOWN_TERMINATIONS = 2
+"""Before the first Ready: once decides nothing, twice is no accident."""
+
+GPU_SCARCE = "Insufficient nvidia.com/gpu"
+"""In the scheduler's message where GPUs are there, but busy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A verdict with its reason."""
+
+    verdict: Verdict
+    reason: Reason
+    message: str
+    candidate: Candidate
+    """With all that was seen of its pods so far."""
+    blamed: SeenTermination | None = None
+    """The termination that decided."""
+    ready: int = 0
+    soaked: int = 0
+    """Pods that served for soakSeconds without a restart."""
+    unschedulable_for: timedelta | None = None
+    """How long its oldest unschedulable pod has waited for a busy GPU."""
+    check_after_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    candidate: Candidate
+    pods: Sequence[PodState]
+    rollout: Rollout
+    now: datetime
+
+    @property
+    def deadline(self) -> timedelta:
+        return timedelta(seconds=self.rollout.start_deadline_seconds)
+
+    def answer(self, verdict: Verdict, reason: Reason, message: str) -> Judgement:
+        ready = [pod for pod in self.pods if pod.is_ready]
+        waits = [
+            self.now - pod.unschedulable_since
+            for pod in self.pods
+            if pod.unschedulable_since is not None and GPU_SCARCE in pod.unschedulable_message
+        ]
+        return Judgement(
+            verdict,
+            reason,
+            message,
+            self.candidate,
+            ready=len(ready),
+            soaked=sum(1 for pod in ready if self.has_soaked(pod)),
+            unschedulable_for=max(waits, default=None),
+        )
+
+    def has_soaked(self, pod: PodState) -> bool:
+        soak = timedelta(seconds=self.rollout.soak_seconds)
+        return pod.ready_since is not None and self.now - pod.ready_since >= soak
+
+
+def judge(
+    candidate: Candidate,
+    pods: Iterable[PodState],
+    evidence: Evidence,
+    deployment: DeploymentState | None,
+    rollout: Rollout,
+    now: datetime,
+) -> Judgement:
+    """Return the verdict on a candidate.
+
+    Successful: at least one of its pods served for `soakSeconds`. Failed: its settings or its
+    spec are to blame. Inconclusive: it must be taken back without blame. Pending: wait.
+    """
+    own = [
+        pod
+        for pod in pods
+        if pod.revision == candidate.revision.hash and not pod.deleting and not pod.disrupted
+    ]
+    case = _Case(witnessed(candidate, own, evidence), own, rollout, now)
+    return (
+        _failed(case)
+        or _restarted_too_often(case)
+        or _too_slow(case)
+        or _successful(case)
+        or _pending(case, deployment)
+    )
+
+
+def witnessed(candidate: Candidate, pods: Iterable[PodState], evidence: Evidence) -> Candidate:
+    """Return the candidate with what its pods show now added to what was seen before."""
+    ready = set(candidate.ready_uids)
+    seen = {(one.pod_uid, one.number): one for one in candidate.terminations}
+    for pod in pods:
+        was_ready = pod.uid in ready or pod.was_ready
+        for number in range(1, pod.terminations + 1):
+            old = seen.get((pod.uid, number))
+            if old is None or old.cause_class is CauseClass.UNKNOWN:
+                before = not was_ready if old is None else old.before_ready
+                seen[pod.uid, number] = _seen(pod.uid, number, evidence, before_ready=before)
+        if was_ready:
+            ready.add(pod.uid)
+    return replace(
+        candidate,
+        ready_uids=tuple(sorted(ready))[-MAX_TERMINATIONS:],
+        terminations=tuple(seen.values())[-MAX_TERMINATIONS:],
+    )
+
+
+def _seen(uid: str, number: int, evidence: Evidence, *, before_ready: bool) -> SeenTermination:
+    cause = evidence.get((uid, number))
+    if cause is None:
+        return SeenTermination(uid, number, before_ready)
+    return SeenTermination(
+        uid,
+        number,
+        before_ready,
+        cause_class=cause.cause_class,
+        blame=cause.blame,
+        knob=cause.knob,
+        message=cause.message,
+        remedy=cause.remedy,
+        shortfall_bytes=cause.shortfall_bytes,
+        max_num_seqs_at_most=cause.max_num_seqs_at_most,
+    )
+
+
+def _failed(case: _Case) -> Judgement | None:
+    """Before the first Ready: settings or user at once, unknown at the second time."""
+    early = [one for one in case.candidate.terminations if one.before_ready]
+    for one in early:
+        if one.blame in {Blame.SETTINGS, Blame.USER}:
+            answer = case.answer(
+                Verdict.FAILED, REASON_OF_CAUSE[one.cause_class], _error(one, "did not start")
+            )
+            return replace(answer, blamed=one)
+    unknown = [one for one in early if one.blame is Blame.UNKNOWN]
+    if len(unknown) >= UNKNOWN_TERMINATIONS:
+        what = f"ended {len(unknown)} times before it was ready"
+        answer = case.answer(Verdict.FAILED, Reason.ENGINE_FAILED, _error(unknown[-1], what))
+        return replace(answer, blamed=unknown[-1])
+    return None
+
+
+def _restarted_too_often(case: _Case) -> Judgement | None:
+    """While soaking: more than maxRestarts."""
+    late = [one for one in case.candidate.terminations if not one.before_ready]
+    blamed = [one for one in late if one.blame is not Blame.ENVIRONMENT]
+    limit = case.rollout.max_restarts
+    if len(blamed) > limit:
+        worst = next((one for one in blamed if one.blame is Blame.SETTINGS), blamed[-1])
+        what = f"restarted {len(blamed)} times while soaking, more than maxRestarts {limit}"
+        reason = REASON_OF_CAUSE[worst.cause_class]
+        return replace(case.answer(Verdict.FAILED, reason, _error(worst, what)), blamed=worst)
+    if len(late) > limit:
+        what = f"restarted {len(late)} times while soaking, and its settings are not to blame"
+        reason = REASON_OF_CAUSE[late[-1].cause_class]
+        return case.answer(Verdict.INCONCLUSIVE, reason, _error(late[-1], what))
+    return None
+
+
+def _too_slow(case: _Case) -> Judgement | None:
+    """Not ready after startDeadlineSeconds, counted from the container's start."""
+    for pod in case.pods:
+        if pod.is_ready or pod.was_ready or pod.uid in case.candidate.ready_uids:
+            continue
+        found = _slow_start(case, pod) or _never_started(case, pod) or _never_scheduled(case, pod)
+        if found is not None:
+            return case.answer(Verdict.INCONCLUSIVE, *found)
+    return None
+
+
+def _slow_start(case: _Case, pod: PodState) -> tuple[Reason, str] | None:
+    since = pod.first_run_since
+    if since is None or case.now - since < case.deadline:
+        return None
+    seconds = case.rollout.start_deadline_seconds
+    late = f"Pod {pod.name} was not ready {seconds} s after its container started"
+    own = [one for one in case.candidate.terminations if one.pod_uid == pod.uid and one.message]
+    if own:
+        return REASON_OF_CAUSE[own[-1].cause_class], f"{late}: {own[-1].message}"
+    return Reason.START_DEADLINE_EXCEEDED, f"{late} (rollout.startDeadlineSeconds)."
+
+
+def _never_started(case: _Case, pod: PodState) -> tuple[Reason, str] | None:
+    """Pull and mount errors count from the node on; a long pull alone only stops tuning."""
+    if pod.terminations or pod.running_since or pod.started_at is None:
+        return None
+    reason = waiting_reason(pod)
+    if case.now - pod.started_at < case.deadline:
+        return None
+    if reason is None and case.candidate.origin is Origin.USER:
+        return None
+    seconds = case.rollout.start_deadline_seconds
+    what = pod.waiting_reason or "not started"
+    detail = f": {pod.waiting_message}" if pod.waiting_message else ""
+    return (
+        reason or Reason.START_DEADLINE_EXCEEDED,
+        f"The container of pod {pod.name} did not start within {seconds} s: {what}{detail}",
+    )
+
+
+def _never_scheduled(case: _Case, pod: PodState) -> tuple[Reason, str] | None:
+    """Nothing is lost by waiting beside the old pods, but tuning must not wait for ever."""
+    since = pod.unschedulable_since
+    if since is None or case.now - since < case.deadline:
+        return None
+    if GPU_SCARCE in pod.unschedulable_message:
+        if case.candidate.origin is Origin.USER or not case.candidate.surge:
+            return None
+        return Reason.WAITING_FOR_GPU, f"Pod {pod.name} found no GPU: {pod.unschedulable_message}"
+    return Reason.SCHEDULING_FAILED, f"No node takes pod {pod.name}: {pod.unschedulable_message}"
+
+
+def _successful(case: _Case) -> Judgement | None:
+    answer = case.answer(Verdict.SUCCESSFUL, Reason.APPLIED, "")
+    if answer.soaked == 0:
+        return None
+    served = f"{_count(answer.soaked, 'pod')} served for {case.rollout.soak_seconds} s"
+    unready = [pod for pod in case.pods if not pod.is_ready or not case.has_soaked(pod)]
+    soonest = _soonest(case, unready)
+    return replace(answer, message=f"{served} without a restart.", check_after_seconds=soonest)
+
+
+def _pending(case: _Case, deployment: DeploymentState | None) -> Judgement:
+    reason, message = _waits_for(case, deployment)
+    answer = case.answer(Verdict.PENDING, reason, message)
+    return replace(answer, check_after_seconds=_soonest(case, case.pods))
+
+
+def _waits_for(case: _Case, deployment: DeploymentState | None) -> tuple[Reason, str]:
+    """Return what a candidate waits for, the most telling pod first."""
+    if not case.pods:
+        return _no_pods(deployment)
+    stuck = next((one for one in map(_stuck, case.pods) if one is not None), None)
+    if stuck is not None:
+        return stuck
+    ends = case.candidate.terminations
+    if ends:
+        return Reason.ROLLOUT_IN_PROGRESS, _error(ends[-1], "ended, which alone decides nothing")
+    if any(pod.is_ready for pod in case.pods):
+        seconds = case.rollout.soak_seconds
+        return Reason.ROLLOUT_IN_PROGRESS, f"Serves, and is believed after {seconds} s."
+    return Reason.ROLLOUT_IN_PROGRESS, "Waits for the engine to start."
+
+
+def _no_pods(deployment: DeploymentState | None) -> tuple[Reason, str]:
+    failure = deployment.conditions.get("ReplicaFailure") if deployment is not None else None
+    if failure is not None and failure.status == "True":
+        return Reason.QUOTA_EXCEEDED, f"No pod can be created: {failure.message}"
+    return Reason.ROLLOUT_IN_PROGRESS, "Waits for the first pod to be created."
+
+
+def _stuck(pod: PodState) -> tuple[Reason, str] | None:
+    if pod.unschedulable_message:
+        scarce = GPU_SCARCE in pod.unschedulable_message
+        reason = Reason.WAITING_FOR_GPU if scarce else Reason.SCHEDULING_FAILED
+        return reason, f"Pod {pod.name} is not scheduled: {pod.unschedulable_message}"
+    waits = waiting_reason(pod)
+    if waits is None:
+        return None
+    detail = f": {pod.waiting_message}" if pod.waiting_message else ""
+    return waits, f"Pod {pod.name} waits: {pod.waiting_reason}{detail}"
+
+
+def _soonest(case: _Case, pods: Iterable[PodState]) -> float | None:
+    """Return the seconds until time alone changes the verdict; None: it never does."""
+    soak = timedelta(seconds=case.rollout.soak_seconds)
+    moments = []
+    for pod in pods:
+        if pod.ready_since is not None:
+            moments.append(pod.ready_since + soak)
+        elif pod.unschedulable_since is not None:
+            moments.append(pod.unschedulable_since + timedelta(seconds=30))
+            moments.append(pod.unschedulable_since + case.deadline)
+        else:
+            moments.append((pod.first_run_since or pod.started_at or case.now) + case.deadline)
+    left = [(moment - case.now).total_seconds() for moment in moments]
+    return min((max(one, 1.0) for one in left if one > -5), default=None)
+
+
+def _error(one: SeenTermination, what: str) -> str:
+    if not one.message:
+        return f"The engine {what}; its error is not known."
+    return f"The engine {what}: {one.message}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,63 @@
+"""Which reason of a condition a root cause or a waiting container stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from parkade.api.conditions import Reason
+from parkade.rollout.causes import CauseClass
+from parkade.rollout.observed import PodState
+
+_NAMED: Mapping[CauseClass, Reason] = {
+    CauseClass.KV_BELOW_ONE_REQUEST: Reason.DOES_NOT_FIT,
+    CauseClass.MAX_LEN_EXCEEDS_KV_TOKENS: Reason.DOES_NOT_FIT,
+    CauseClass.OOM_WEIGHTS: Reason.DOES_NOT_FIT,
+    CauseClass.BAD_ARGUMENTS: Reason.BAD_ARGUMENTS,
+    CauseClass.UNSUPPORTED_MODEL: Reason.UNSUPPORTED_MODEL,
+    CauseClass.MISSING_MODEL: Reason.MODEL_UNAVAILABLE,
+    CauseClass.LICENCE_OR_HUB: Reason.MODEL_UNAVAILABLE,
+    CauseClass.MISSING_SECRET: Reason.MISSING_SECRET,
+    CauseClass.IMAGE_PULL: Reason.IMAGE_PULL_FAILED,
+    CauseClass.SCHEDULING: Reason.SCHEDULING_FAILED,
+    CauseClass.QUOTA: Reason.QUOTA_EXCEEDED,
+    CauseClass.EVICTION: Reason.NODE_FAILED,
+    CauseClass.NODE_LOST: Reason.NODE_FAILED,
+    CauseClass.CUDA_ERROR_IN_ENGINE_INIT: Reason.NODE_FAILED,
+    CauseClass.HOST_OUT_OF_MEMORY: Reason.NODE_FAILED,
+    CauseClass.DISK_FULL: Reason.NODE_FAILED,
+    CauseClass.NCCL_FAILURE: Reason.NODE_FAILED,
+    CauseClass.PROBE_KILLED: Reason.PROBE_FAILED,
+    CauseClass.START_TIMED_OUT: Reason.START_DEADLINE_EXCEEDED,
+}
+
+REASON_OF_CAUSE: Mapping[CauseClass, Reason] = {
+    one: _NAMED.get(one, Reason.ENGINE_FAILED) for one in CauseClass
+}
+
+BELOW_ONE_REQUEST = (
+    CauseClass.KV_BELOW_ONE_REQUEST.value,
+    CauseClass.MAX_LEN_EXCEEDS_KV_TOKENS.value,
+)
+"""No knob of tuning makes these fit: a person must choose a shorter length or less headroom."""
+
+_WAITING: Mapping[str, Reason] = {
+    "ErrImagePull": Reason.IMAGE_PULL_FAILED,
+    "ImagePullBackOff": Reason.IMAGE_PULL_FAILED,
+    "InvalidImageName": Reason.IMAGE_PULL_FAILED,
+    "ErrImageNeverPull": Reason.IMAGE_PULL_FAILED,
+    "ImageInspectError": Reason.IMAGE_PULL_FAILED,
+    "RegistryUnavailable": Reason.IMAGE_PULL_FAILED,
+    "CreateContainerConfigError": Reason.MISSING_SECRET,
+    "CreateContainerError": Reason.ENGINE_FAILED,
+    "RunContainerError": Reason.ENGINE_FAILED,
+    "StartError": Reason.ENGINE_FAILED,
+}
+"""Of a container that never ran: waiting reasons of the kubelet that time alone does not heal."""
+
+
+def waiting_reason(pod: PodState) -> Reason | None:
+    """Return why a pod's container can't start; None where it is merely on its way."""
+    found = _WAITING.get(pod.waiting_reason)
+    if found is Reason.MISSING_SECRET and "configmap" in pod.waiting_message.lower():
+        return Reason.MISSING_CONFIG_MAP
+    return found
