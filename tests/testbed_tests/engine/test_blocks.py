@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
 from testbed.engine import blocks
 from testbed.engine.models import from_config
 

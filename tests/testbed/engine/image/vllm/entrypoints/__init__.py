@@ -1,0 +1,1 @@
+"""Only what stands for vLLM's older way to start its server."""
