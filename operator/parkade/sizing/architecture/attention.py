@@ -13,12 +13,17 @@ from parkade.sizing.architecture.fields import MAX_TOKENS, FieldError, Fields
 from parkade.sizing.architecture.model import AttentionCache, DecoderLayer
 from parkade.sizing.architecture.windows import attention_layers, layer_windows, window_of
 
+# Families whose MTP layers the engine can draft with; they attend like the others.
+_WITH_MTP = frozenset({"mimo", "glm4_moe", "glm4v_moe_text", "ernie4_5_moe", "exaone_moe", "hy_v3"})
+
 
 def dense(fields: Fields, model_type: str) -> Family:
     """GQA or MQA on every layer, with or without windows; experts do not matter here."""
     cache = attention_cache(fields)
     layers = attention_layers(fields, model_type, num_layers(fields), cache)
-    modules = fields.optional_int("num_nextn_predict_layers", low=0, high=64) or 0
+    modules = 0
+    if model_type in _WITH_MTP:
+        modules = fields.optional_int("num_nextn_predict_layers", low=0, high=64) or 0
     return Family(
         layers=layers,
         num_kv_heads=cache.num_kv_heads,

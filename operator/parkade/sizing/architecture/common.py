@@ -50,6 +50,9 @@ class Family:
     mtp_layers: tuple[DecoderLayer, ...] = ()
     num_mtp_modules: int = 0
     chunked_local_attention: bool = False
+    mamba_chunk_size: int | None = None
+    last_version: tuple[int, int] | None = None
+    num_attention_heads: int | None = None
 
 
 def num_layers(fields: Fields) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from parkade.sizing.architecture.common import Family, attention_cache, num_heads, num_layers
-from parkade.sizing.architecture.fields import FieldError, Fields
+from parkade.sizing.architecture.fields import MAX_LAYERS, FieldError, Fields
 from parkade.sizing.architecture.model import (
     AttentionCache,
     DecoderLayer,
@@ -39,6 +39,25 @@ def deepseek(fields: Fields, model_type: str) -> Family:
         head_size=latent_size(fields),
         uses_mla=True,
         mtp_layers=drafter,
+        num_mtp_modules=modules,
+    )
+
+
+def longcat(fields: Fields, model_type: str) -> Family:
+    """LongCat Flash: two latent attentions in each layer, one in each MTP layer.
+
+    Source: vllm/model_executor/models/longcat_flash.py, 0.32.0.
+    """
+    del model_type
+    cache = MLACache(latent_size(fields))
+    count = fields.integer("num_layers", high=MAX_LAYERS)
+    modules = fields.integer("num_nextn_predict_layers", default=1, low=0, high=64)
+    return Family(
+        layers=((cache, cache),) * count,
+        num_kv_heads=1,
+        head_size=cache.head_size,
+        uses_mla=True,
+        mtp_layers=((cache,),) * modules,
         num_mtp_modules=modules,
     )
 

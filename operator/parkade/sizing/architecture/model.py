@@ -97,11 +97,16 @@ class ShortConvState:
 
 @dataclass(frozen=True, slots=True)
 class KimiDeltaState:
-    """Kimi Delta Attention: a convolution tail over q, k and v, and a matrix per head."""
+    """Kimi Delta Attention: a convolution tail over q, k and v, and a matrix per head.
+
+    ``exports_checkpoints``: its prefill kernel can store a state in the middle of a prompt, for
+    which the engine keeps one more block.
+    """
 
     num_heads: int
     head_dim: int
     conv_kernel: int
+    exports_checkpoints: bool = False
 
 
 State: TypeAlias = (
@@ -135,7 +140,9 @@ class ModelArchitecture:
     ``kv_cache_dtype`` is what the checkpoint forces when the engine is left on ``auto`` (None:
     the model's own dtype); ``mamba_ssm_dtype`` what it wants for recurrent states.
     ``mtp_layers`` are the caches that the MTP drafter adds, ``num_mtp_modules`` what the
-    configuration calls ``num_nextn_predict_layers``.
+    configuration calls ``num_nextn_predict_layers``. ``mamba_chunk_size`` is set where older
+    engines cached a state for every block (mode ``all``), ``last_version`` where newer engines
+    no longer run the architecture.
     """
 
     name: str
@@ -158,7 +165,15 @@ class ModelArchitecture:
     mtp_layers: tuple[DecoderLayer, ...] = ()
     num_mtp_modules: int = 0
     chunked_local_attention: bool = False
-    parameters: int | None = None
+    mamba_chunk_size: int | None = None
+    last_version: tuple[int, int] | None = None
+
+    @property
+    def is_attention_free(self) -> bool:
+        """Whether no layer grows with the length of a request."""
+        return not any(
+            isinstance(cache, AttentionCache | MLACache | IndexerCache) for cache in self.caches
+        )
 
     @property
     def caches(self) -> tuple[Cache, ...]:

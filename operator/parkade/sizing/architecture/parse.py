@@ -9,6 +9,7 @@ from importlib import resources
 from typing import Any
 
 from parkade.sizing.architecture.common import (
+    Family,
     feed_of,
     hidden_size,
     max_positions,
@@ -41,8 +42,6 @@ def parse_architecture(config: Mapping[str, Any]) -> ModelArchitecture | Unsuppo
     """
     name = "unnamed"
     try:
-        if not isinstance(config, Mapping):
-            raise FieldError(f"the configuration is {shown(config)}, not an object")
         name = _name(config)
         return _parsed(config, name)
     except FieldError as error:
@@ -61,7 +60,7 @@ def _parsed(config: Mapping[str, Any], name: str) -> ModelArchitecture:
         model_type=model_type,
         layers=family.layers,
         dtype=_dtype(config, text),
-        num_attention_heads=num_heads(fields),
+        num_attention_heads=_attention_heads(family, fields),
         num_kv_heads=family.num_kv_heads,
         head_size=family.head_size,
         hidden_size=hidden_size(fields),
@@ -77,11 +76,20 @@ def _parsed(config: Mapping[str, Any], name: str) -> ModelArchitecture:
         mtp_layers=family.mtp_layers,
         num_mtp_modules=family.num_mtp_modules,
         chunked_local_attention=family.chunked_local_attention,
+        mamba_chunk_size=family.mamba_chunk_size,
+        last_version=family.last_version,
     )
+
+
+def _attention_heads(family: Family, fields: Fields) -> int:
+    heads = family.num_attention_heads
+    return num_heads(fields) if heads is None else heads
 
 
 def _name(config: Mapping[str, Any]) -> str:
     """Return the architecture's name, from the file or by its ``model_type``."""
+    if not isinstance(config, Mapping):
+        raise FieldError(f"the configuration is {shown(config)}, not an object")
     names = config.get("architectures")
     if names is not None:
         if not isinstance(names, list) or not names or not isinstance(names[0], str):

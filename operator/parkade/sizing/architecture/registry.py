@@ -8,14 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from parkade.sizing.architecture import attention, hybrids, mla
+from parkade.sizing.architecture import attention, drafts, hybrids, linear, mamba, mla
 from parkade.sizing.architecture.common import Family
 from parkade.sizing.architecture.fields import Fields
 
 Reader = Callable[[Fields, str], Family]
 
+
+def _names(text: str) -> list[str]:
+    return text.split()
+
+
 # Attention on every layer, with the window rules of `windows`.
-_DENSE = """
+_DENSE = _names("""
 AfmoeForCausalLM ApertusForCausalLM AquilaForCausalLM AquilaModel ArceeForCausalLM
 BailingMoeForCausalLM BailingMoeV2ForCausalLM BaiChuanForCausalLM BaichuanForCausalLM
 CohereForCausalLM Cohere2ForCausalLM Cohere2MoeForCausalLM CwmForCausalLM DeepseekForCausalLM
@@ -34,20 +39,24 @@ QuantMixtralForCausalLM Qwen2ForCausalLM Qwen2MoeForCausalLM Qwen3ForCausalLM
 Qwen3MoeForCausalLM SarvamMoEForCausalLM SeedOssForCausalLM SmolLM3ForCausalLM SolarForCausalLM
 StableLmForCausalLM StableLMEpochForCausalLM Starcoder2ForCausalLM TeleChat2ForCausalLM
 TeleChat3ForCausalLM TeleFLMForCausalLM XverseForCausalLM
-""".split()
+""")
 
-_MLA = """
+_MLA = _names("""
 DeepseekV2ForCausalLM DeepseekV3ForCausalLM DeepseekV32ForCausalLM GlmMoeDsaForCausalLM
 Glm4MoeLiteForCausalLM MistralLarge3ForCausalLM PanguUltraMoEForCausalLM
-""".split()
+""")
 
 # Heads of a drafter that are plain attention.
-_DRAFTS = """
-LlamaForCausalLMEagle3 EagleLlamaForCausalLM Eagle3LlamaForCausalLM
-""".split()
+_DRAFTS = _names("""
+LlamaForCausalLMEagle3 EagleLlamaForCausalLM Eagle3LlamaForCausalLM EagleMistralForCausalLM
+Eagle3Qwen2_5vlForCausalLM Eagle3Qwen3vlForCausalLM Eagle3Qwen3ForCausalLM EagleCohereForCausalLM
+Eagle3MiniMaxM2ForCausalLM PEagleDraftModel PeagleLlamaForCausalLM PeagleQwen3ForCausalLM
+EagleMiniCPMForCausalLM Qwen3DSparkModel
+""")
 
 ARCHITECTURES: dict[str, Reader] = {
-    **dict.fromkeys(_DENSE + _DRAFTS, attention.dense),
+    **dict.fromkeys(_DENSE, attention.dense),
+    **dict.fromkeys(_DRAFTS, drafts.eagle),
     **dict.fromkeys(_MLA, mla.deepseek),
     "Gemma3nForCausalLM": attention.gemma3n,
     "Gemma4ForCausalLM": attention.gemma4,
@@ -57,15 +66,39 @@ ARCHITECTURES: dict[str, Reader] = {
     "Qwen3NextForCausalLM": hybrids.gated_delta_net,
     "Qwen3_5ForCausalLM": hybrids.gated_delta_net,
     "Qwen3_5MoeForCausalLM": hybrids.gated_delta_net,
+    "OlmoHybridForCausalLM": hybrids.gated_delta_net,
+    "BambaForCausalLM": mamba.bamba,
+    "FalconH1ForCausalLM": mamba.falcon_h1,
+    "FalconMambaForCausalLM": mamba.mamba1,
+    "GraniteMoeHybridForCausalLM": mamba.granite_hybrid,
+    "JambaForCausalLM": mamba.jamba,
+    "Lfm2ForCausalLM": mamba.lfm2,
+    "Lfm2MoeForCausalLM": mamba.lfm2,
+    "MambaForCausalLM": mamba.mamba1,
+    "Mamba2ForCausalLM": mamba.mamba2,
+    "NemotronHForCausalLM": mamba.nemotron_h,
+    "Zamba2ForCausalLM": mamba.zamba2,
+    "BailingMoeV2_5ForCausalLM": linear.bailing_linear,
+    "KimiLinearForCausalLM": linear.kimi_linear,
+    "MiniMaxForCausalLM": linear.minimax_text,
+    "MiniMaxM1ForCausalLM": linear.minimax_text,
+    "MiniMaxText01ForCausalLM": linear.minimax_text,
+    "LongcatFlashForCausalLM": mla.longcat,
+    "DFlashDraftModel": drafts.dflash,
+    "EagleDeepSeekMTPModel": mla.deepseek,
+    "Eagle3DeepseekV2ForCausalLM": mla.deepseek,
+    "Eagle3DeepseekV3ForCausalLM": mla.deepseek,
+    "Gemma4AssistantForCausalLM": drafts.shared_with_target,
 }
 
 # Language models of wrappers that carry an image, video or audio tower: the text configuration's
 # own `model_type` says which reader understands it.
 WRAPPERS = frozenset(
-    """
+    _names("""
 Gemma3ForConditionalGeneration Gemma3nForConditionalGeneration Gemma4ForConditionalGeneration
 Gemma4UnifiedForConditionalGeneration Llama4ForConditionalGeneration
-KimiK25ForConditionalGeneration Mistral3ForConditionalGeneration
+KimiK25ForConditionalGeneration KimiK3ForConditionalGeneration KimiVLForConditionalGeneration
+Mistral3ForConditionalGeneration
 LlavaForConditionalGeneration LlavaNextForConditionalGeneration
 Qwen2VLForConditionalGeneration Qwen2_5_VLForConditionalGeneration
 Qwen3VLForConditionalGeneration Qwen3VLMoeForConditionalGeneration
@@ -74,9 +107,11 @@ Glm4vForConditionalGeneration Glm4vMoeForConditionalGeneration
 Qwen2_5OmniModel Qwen2_5OmniForConditionalGeneration Qwen3OmniMoeForConditionalGeneration
 InternVLChatModel InternVLForConditionalGeneration Step3VLForConditionalGeneration
 Idefics3ForConditionalGeneration SmolVLMForConditionalGeneration
+NemotronH_Nano_VL_V2 NemotronH_Super_Omni_Reasoning_V3 NemotronH_Omni_Reasoning_V3
+Lfm2VlForConditionalGeneration MiniMaxVL01ForConditionalGeneration
 AriaForConditionalGeneration PaliGemmaForConditionalGeneration
 Cohere2VisionForConditionalGeneration AyaVisionForConditionalGeneration
-""".split()
+""")
 )
 
 # The `model_type` of a text configuration and the architecture that the engine runs for it.
@@ -115,7 +150,25 @@ MODEL_TYPES: dict[str, str] = {
     "hunyuan_v1_moe": "HunYuanMoEV1ForCausalLM",
     "internlm2": "InternLM2ForCausalLM",
     "internlm3": "InternLM3ForCausalLM",
+    "bailing_hybrid": "BailingMoeV2_5ForCausalLM",
+    "bamba": "BambaForCausalLM",
+    "falcon_h1": "FalconH1ForCausalLM",
+    "falcon_mamba": "FalconMambaForCausalLM",
+    "granitemoehybrid": "GraniteMoeHybridForCausalLM",
+    "jamba": "JambaForCausalLM",
     "kimi_k2": "DeepseekV3ForCausalLM",
+    "kimi_linear": "KimiLinearForCausalLM",
+    "lfm2": "Lfm2ForCausalLM",
+    "lfm2_moe": "Lfm2MoeForCausalLM",
+    "longcat_flash": "LongcatFlashForCausalLM",
+    "mamba": "MambaForCausalLM",
+    "mamba2": "Mamba2ForCausalLM",
+    "minimax": "MiniMaxForCausalLM",
+    "minimax_m1": "MiniMaxM1ForCausalLM",
+    "minimax_text_01": "MiniMaxText01ForCausalLM",
+    "nemotron_h": "NemotronHForCausalLM",
+    "olmo_hybrid": "OlmoHybridForCausalLM",
+    "zamba2": "Zamba2ForCausalLM",
     "laguna": "LagunaForCausalLM",
     "llama": "LlamaForCausalLM",
     "llama4_text": "Llama4ForCausalLM",
@@ -160,6 +213,8 @@ WRAPPER_TYPES: dict[str, tuple[str, str]] = {
     "gemma3n": ("Gemma3nForConditionalGeneration", "gemma3n_text"),
     "gemma4": ("Gemma4ForConditionalGeneration", "gemma4_text"),
     "kimi_k25": ("KimiK25ForConditionalGeneration", "deepseek_v3"),
+    "kimi_k3": ("KimiK3ForConditionalGeneration", "kimi_linear"),
+    "kimi_vl": ("KimiVLForConditionalGeneration", "deepseek_v3"),
     "llama4": ("Llama4ForConditionalGeneration", "llama4_text"),
     "mistral3": ("Mistral3ForConditionalGeneration", "mistral"),
     "llava": ("LlavaForConditionalGeneration", "llama"),

@@ -140,7 +140,7 @@ class KVCapacity:
         return low
 
     def max_requests(self, length: int) -> int:
-        """Requests of ``length`` tokens that the pool holds at a time, drafts included."""
+        """Return how many requests of ``length`` tokens the pool holds, drafts included."""
         return self.usable_blocks // self.blocks(length + self.layout.lookahead_tokens)
 
     def _fits(self, length: int) -> bool:

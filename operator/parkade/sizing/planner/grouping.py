@@ -20,6 +20,9 @@ from parkade.sizing.planner.specs import (
 )
 from parkade.sizing.planner.versions import Rules
 
+# Sparse MLA indexes whole rows, so its pages cannot be padded.
+_UNPADDABLE = frozenset({Kind.MLA_ATTENTION, Kind.MAMBA})
+
 
 class GroupingError(Exception):
     """The engine itself refuses this mix of layers at start-up."""
@@ -109,11 +112,11 @@ def _grown(spec: LayerSpec, page_bytes: int, rules: Rules) -> LayerSpec:
     page = spec.page_size_bytes
     if page == page_bytes:
         return spec
-    if spec.kind is Kind.MAMBA and rules.pads_pages:
+    if spec.kind is Kind.MAMBA and rules.pads_state_pages:
         return replace(spec, page_size_padded=page_bytes)
     if spec.kind is not Kind.MAMBA and page_bytes % page == 0 and spec.page_size_padded is None:
         return replace(spec, block_size=spec.block_size * (page_bytes // page))
-    if spec.kind is not Kind.MLA_ATTENTION and rules.pads_pages:
+    if spec.kind not in _UNPADDABLE and rules.pads_attention_pages:
         return replace(spec, page_size_padded=page_bytes)
     raise GroupingError(
         f"the engine cannot give a {spec.kind} layer with pages of {page} bytes the pages of "
@@ -127,7 +130,7 @@ def _split(layers: Sequence[PlacedLayer], rules: Rules) -> list[list[PlacedLayer
     smallest = min(len(bucket) for bucket in buckets)
     largest = max(len(bucket) for bucket in buckets)
     size = largest if largest < smallest * rules.padding_factor else smallest
-    parts = []
+    parts: list[list[PlacedLayer]] = []
     for bucket in buckets:
         count = cdiv(len(bucket), size)
         parts.extend(bucket[index::count] for index in range(count))

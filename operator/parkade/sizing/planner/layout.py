@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import lcm
+from typing import TypeGuard
 
 from parkade.sizing.architecture.model import (
     AttentionCache,
     Cache,
     DecoderLayer,
+    GatedDeltaState,
     IndexerCache,
+    KimiDeltaState,
+    Mamba2State,
     MLACache,
     ModelArchitecture,
     State,
 )
 from parkade.sizing.planner.capacity import KVLayout
 from parkade.sizing.planner.dtypes import (
-    DTYPE_BYTES,
     attention_token_bytes,
     mla_token_bytes,
 )
@@ -28,7 +31,7 @@ from parkade.sizing.planner.options import (
     EngineOptions,
 )
 from parkade.sizing.planner.specs import Kind, LayerSpec, cdiv
-from parkade.sizing.planner.states import SplitError, state_layout
+from parkade.sizing.planner.states import SplitError, StateLayout, state_layout
 from parkade.sizing.planner.versions import Rules, rules_for
 
 
@@ -59,6 +62,15 @@ class _Setting:
     in_flight_tokens: int
     block_size: int
     mamba_page_size_padded: int | None = None
+
+    @property
+    def checkpoints_assumed(self) -> bool:
+        """Whether the plan depends on the prefill kernel of Gated DeltaNet."""
+        return (
+            self.mamba_cache_mode == "align"
+            and self.rules.gated_delta_checkpoint_alignment is not None
+            and any(isinstance(cache, GatedDeltaState) for cache in self.model.caches)
+        )
 
     @property
     def tp(self) -> int:
@@ -99,8 +111,24 @@ def _planned(model: ModelArchitecture, options: EngineOptions) -> KVLayout:
         mamba_cache_mode=setting.mamba_cache_mode if model.is_hybrid else None,
         lookahead_tokens=_lookahead_tokens(options),
         reserved_blocks=1 if setting.rules.reserves_null_block else 0,
-        warnings=() if setting.rules.warning is None else (setting.rules.warning,),
+        warnings=_warnings(setting),
     )
+
+
+def _warnings(setting: _Setting) -> tuple[str, ...]:
+    found = [setting.rules.warning] if setting.rules.warning else []
+    last = setting.model.last_version
+    if last is not None and setting.rules.version > last:
+        found.append(
+            f"vLLM after {last[0]}.{last[1]} no longer runs {setting.model.name}; "
+            "the plan is what it would be"
+        )
+    if setting.checkpoints_assumed:
+        found.append(
+            "assumes the FlashInfer prefill of Gated DeltaNet (Hopper, or Blackwell with CUDA "
+            "13): blocks are multiples of 64 tokens and each state costs one block more"
+        )
+    return tuple(found)
 
 
 def _setting(model: ModelArchitecture, options: EngineOptions) -> _Setting:
@@ -137,10 +165,15 @@ def _resolved_dtype(model: ModelArchitecture, kv_cache_dtype: str) -> str:
 
 
 def _mamba_cache_mode(model: ModelArchitecture, options: EngineOptions, rules: Rules) -> str:
+    """Return what the engine makes of prefix caching (``MambaModelConfig``, models/config.py)."""
     caching = options.enable_prefix_caching
     if caching is None:
-        caching = rules.caches_prefixes_of_hybrids
-    return "align" if caching else "none"
+        caching = rules.caches_prefixes_of_hybrids and not model.is_attention_free
+    if not caching:
+        return "none"
+    drafting = options.spec_method is not None and rules.aligns_instead_when_drafting
+    every = rules.caches_every_state and model.mamba_chunk_size is not None and not drafting
+    return "all" if every else "align"
 
 
 def _in_flight_tokens(options: EngineOptions, rules: Rules) -> int:
@@ -178,21 +211,30 @@ def _aligned(setting: _Setting) -> _Setting:
     ``block = A * ceil(state / (A * bytes per token))`` with A the larger of the kernel's block
     and the configured one, at least 128 beside MLA (``_align_hybrid_block_size``).
     """
-    states = [_state_bytes(setting, cache) for cache in setting.model.caches if _is_state(cache)]
-    largest = max(states, default=0)
+    states = {cache for cache in setting.model.caches if _is_state(cache)}
+    largest = max((_state_layout(setting, cache).state_bytes for cache in states), default=0)
     if not largest:
         return setting
-    alignment = max(setting.options.kernel_block_alignment, setting.block_size)
-    if setting.model.uses_mla:
-        alignment = max(alignment, 128)
     token_bytes = _model_token_bytes(setting)
-    block = alignment * cdiv(largest, alignment * token_bytes)
-    kernel = setting.options.kernel_block_alignment
-    block = max(setting.block_size, kernel * cdiv(block, kernel))
+    block = max(setting.block_size, _covering_block(setting, largest, token_bytes))
     page = block * token_bytes
     return replace(
         setting, block_size=block, mamba_page_size_padded=page if page != largest else None
     )
+
+
+def _covering_block(setting: _Setting, state_bytes: int, token_bytes: int) -> int:
+    kernel = setting.options.kernel_block_alignment
+    alignment = max(kernel, setting.block_size)
+    if setting.model.uses_mla:
+        alignment = max(alignment, setting.rules.mla_alignment)
+    chunk = setting.model.mamba_chunk_size
+    if setting.mamba_cache_mode == "all" and chunk is not None:
+        alignment = lcm(alignment, chunk)
+    if setting.checkpoints_assumed:
+        alignment = lcm(alignment, setting.rules.gated_delta_checkpoint_alignment or 1)
+    block = alignment * cdiv(state_bytes, alignment * token_bytes)
+    return kernel * cdiv(block, kernel) if setting.rules.rounds_to_kernel_block else block
 
 
 def _model_token_bytes(setting: _Setting) -> int:
@@ -212,7 +254,7 @@ def _model_token_bytes(setting: _Setting) -> int:
     return size
 
 
-def _is_state(cache: Cache) -> bool:
+def _is_state(cache: Cache) -> TypeGuard[State]:
     return not isinstance(cache, AttentionCache | MLACache | IndexerCache)
 
 
@@ -320,7 +362,12 @@ def _attention_spec(setting: _Setting, cache: AttentionCache) -> LayerSpec:
 
 
 def _window_block_size(setting: _Setting) -> int:
-    """The largest block of the kernel within the configured one (``_largest_kernel_block_within``)."""
+    """Return the largest kernel block within the configured one.
+
+    (``_largest_kernel_block_within``, vllm/model_executor/layers/attention/attention.py)
+    """
+    if not setting.rules.fits_windows_to_kernel:
+        return setting.block_size
     kernel = setting.options.kernel_block_alignment
     return max(kernel, setting.block_size // kernel * kernel)
 
@@ -332,7 +379,7 @@ def _window_cap(setting: _Setting, window: int) -> int:
 def _extra_retained_tokens(setting: _Setting) -> int:
     """Tokens that a chain of MTP modules may read again below the window."""
     options = setting.options
-    if options.spec_method != "mtp":
+    if options.spec_method != "mtp" or not setting.rules.retains_for_mtp_chain:
         return 0
     modules = min(setting.model.num_mtp_modules, options.num_speculative_tokens)
     return options.num_speculative_tokens - 1 if modules > 1 else 0
@@ -354,11 +401,7 @@ def _mla_spec(setting: _Setting, cache: MLACache) -> LayerSpec:
     )
 
 
-def _state_bytes(setting: _Setting, cache: State) -> int:
-    return _state_layout(setting, cache).state_bytes
-
-
-def _state_layout(setting: _Setting, cache: State):
+def _state_layout(setting: _Setting, cache: State) -> StateLayout:
     options = setting.options
     model = setting.model
     conv = options.mamba_cache_dtype
@@ -376,21 +419,30 @@ def _state_spec(setting: _Setting, cache: State) -> LayerSpec:
     """Slots: one, or two to align with blocks, and one per speculative token."""
     options = setting.options
     layout = _state_layout(setting, cache)
-    align = setting.mamba_cache_mode == "align"
-    slots = (2 if align else 1) + options.num_speculative_tokens
-    if align and setting.rules.exports_prefill_checkpoints:
-        slots += _prefill_checkpoints(cache)
-    return LayerSpec(
+    mode = setting.mamba_cache_mode
+    spec = LayerSpec(
         kind=Kind.MAMBA,
-        block_size=setting.block_size if align else options.max_model_len,
+        block_size=options.max_model_len if mode == "none" else setting.block_size,
         identity=(layout, type(cache).__name__),
         state_bytes=layout.state_bytes,
         page_size_padded=setting.mamba_page_size_padded,
-        constant_blocks=slots,
     )
+    drafts = options.num_speculative_tokens
+    if mode == "all":
+        return replace(spec, extra_blocks=drafts)
+    slots = 1 if mode == "none" else 2 + _prefill_checkpoints(setting, cache)
+    return replace(spec, constant_blocks=slots + drafts)
 
 
-def _prefill_checkpoints(cache: State) -> int:
-    from parkade.sizing.architecture.model import Mamba2State
-
-    return 1 if isinstance(cache, Mamba2State) else 0
+def _prefill_checkpoints(setting: _Setting, cache: State) -> int:
+    """Blocks for states inside a prompt that the layer's prefill kernel can store."""
+    rules = setting.rules
+    match cache:
+        case Mamba2State():
+            return int(rules.mamba2_exports_checkpoints)
+        case KimiDeltaState():
+            return int(cache.exports_checkpoints and rules.kda_exports_checkpoints)
+        case GatedDeltaState():
+            return int(setting.checkpoints_assumed)
+        case _:
+            return 0

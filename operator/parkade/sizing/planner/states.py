@@ -99,7 +99,7 @@ def _gated_delta_shapes(
 
 
 def _mamba2_shapes(state: Mamba2State, tp: int, lookahead: int) -> tuple[tuple[int, ...], ...]:
-    """Groups that do not divide are replicated, so that each head has its group at hand."""
+    """Replicate groups that do not divide, so that each head has its group at hand."""
     groups = state.n_groups if state.n_groups % tp == 0 else tp
     width = state.intermediate_size + 2 * groups * state.state_size
     heads = _split(state.num_heads, tp, "mamba heads")
