@@ -14,7 +14,7 @@ class WaitedTooLongError(AssertionError):
 
 
 def wait_until(
-    probe: Callable[[], Seen],
+    probe: Callable[[], Seen | None],
     what: str,
     timeout_seconds: float = 30.0,
     *,

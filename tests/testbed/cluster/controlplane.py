@@ -7,7 +7,7 @@ controllers do. It is ready in seconds, and several can run at once.
 import contextlib
 import json
 import ssl
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -46,17 +46,18 @@ class ControlPlane:
         settings: Settings,
         *,
         audit: bool = True,
-        enter: Sequence[str] = (),
+        programs: Sequence[str] = binaries.CONTROL_PLANE,
     ) -> None:
         self.run = run_folder
         self.settings = settings
         self.kubeconfig = settings.kubeconfig("admin")
+        run_folder.state.kubeconfig = str(self.kubeconfig)
         self.server = settings.server
         self.audit_log = settings.audit_log
         self._audit = audit
-        self._enter = enter
+        self.enter: Sequence[str] = ()  # a command prefix, for a node inside namespaces
         self._programs: dict[str, Program] = {}
-        self._binaries = binaries.ensure(binaries.CONTROL_PLANE)
+        self._binaries = binaries.ensure(programs)
         self.http = _client(settings)
 
     @classmethod
@@ -97,12 +98,12 @@ class ControlPlane:
     def start_programs(self) -> None:
         """Start etcd, the API server and, once it serves, the controllers and the scheduler."""
         self.settings.audit_policy.write_text(yaml.safe_dump(AUDIT_POLICY), encoding="utf-8")
-        self._launch("etcd", components.etcd(self.settings))
-        self._launch("kube-apiserver", components.kube_apiserver(self.settings, audit=self._audit))
+        self.launch("etcd", components.etcd(self.settings))
+        self.launch("kube-apiserver", components.kube_apiserver(self.settings, audit=self._audit))
         self.wait_ready()
-        self._launch("kube-controller-manager", components.kube_controller_manager(self.settings))
-        self._launch("kube-scheduler", components.kube_scheduler(self.settings))
-        self._wait("the controllers to work", self._default_account_exists)
+        self.launch("kube-controller-manager", components.kube_controller_manager(self.settings))
+        self.launch("kube-scheduler", components.kube_scheduler(self.settings))
+        self.wait_for("the controllers to work", self._default_account_exists)
 
     def kubectl(self, *arguments: str | Path, stdin: str | None = None) -> str:
         """Run the real kubectl as administrator; returns what it prints.
@@ -119,7 +120,7 @@ class ControlPlane:
 
     def stop_apiserver(self) -> None:
         """Take the API server away, as an upgrade of the control plane does."""
-        self._programs["kube-apiserver"].stop()
+        self._programs["kube-apiserver"].stop(grace_seconds=2)  # it would wait for watches
 
     def start_apiserver(self) -> None:
         """Bring it back on the same address, and wait until it serves."""
@@ -132,27 +133,39 @@ class ControlPlane:
         self.start_apiserver()
 
     def wait_ready(self) -> None:
-        self._wait("the API server to be ready", self._is_ready)
+        self.wait_for("the API server to be ready", self._is_ready)
 
     def stop(self) -> None:
         """Stop everything and remove the run folder with data and logs. Safe to call twice."""
-        self.http.close()
         try:
-            stop_all(list(self._programs.values()))
+            self.stop_programs()
         finally:
             runs.end(self.run)
 
-    def _launch(self, name: str, arguments: list[str]) -> None:
+    def stop_programs(self) -> None:
+        """Stop the programs, last started first."""
+        self.http.close()
+        stop_all(list(self._programs.values()))
+
+    def launch(
+        self, name: str, arguments: Sequence[str | Path], path: str | Path | None = None
+    ) -> None:
+        """Start one more program beside the others: its log is kept, its end is noticed.
+
+        `path` is that of a program of the system; without it, it is one of ours.
+        """
         program = Program(
             name,
-            [*self._enter, self._binaries[name], *arguments],
+            [*self.enter, path or self._binaries[name], *arguments],
             self.run.logs / f"{name}.log",
             outlives_owner=self.run.state.kept,
         )
         self._programs[name] = program
         self.run.record_process(name, program.start())
 
-    def _wait(self, what: str, probe: Any) -> None:
+    def wait_for(self, what: str, probe: Callable[[], Any]) -> None:
+        """Wait until `probe` is true; raises at once when one of the programs dies."""
+
         def healthy_and_done() -> Any:
             for program in self._programs.values():
                 program.fail_if_exited()
@@ -164,8 +177,8 @@ class ControlPlane:
                 not_yet=(httpx.TransportError,),
             )  # fmt: skip
         except WaitedTooLongError as error:
-            said = self._programs["kube-apiserver"].log_end()
-            raise TestbedError(f"{error}; the API server said: {said}") from error
+            newest = list(self._programs.values())[-1]
+            raise TestbedError(f"{error}; {newest.name} said: {newest.log_end()}") from error
 
     def _is_ready(self) -> bool:
         return self.http.get("/readyz").status_code == httpx.codes.OK

@@ -91,7 +91,9 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
 
 
-def run(*argv: str | Path, stdin: str | None = None) -> str:
+def run(
+    *argv: str | Path, stdin: str | None = None, extra_environment: dict[str, str] | None = None
+) -> str:
     """Run a short command; returns its standard output, or raises TestbedError with its words."""
     done = subprocess.run(
         [str(part) for part in argv],
@@ -99,7 +101,7 @@ def run(*argv: str | Path, stdin: str | None = None) -> str:
         capture_output=True,
         text=True,
         check=False,
-        env=environment(),
+        env={**environment(), **(extra_environment or {})},
     )
     if done.returncode != 0:
         said = " | ".join((done.stderr.strip() or done.stdout.strip()).splitlines()[-3:])
@@ -119,9 +121,11 @@ def start_ticks(pid: int) -> int | None:
 
 
 def kill_recorded(pid: int, ticks: int | None) -> None:
-    """Kill a process that another run recorded, unless its pid belongs to something else now."""
+    """Kill a recorded process and the group it leads, unless the pid was reused since."""
     if ticks is None or start_ticks(pid) != ticks:
         return
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
     signal_group(pid, signal.SIGKILL)
     wait_until(lambda: start_ticks(pid) != ticks, f"process {pid} to end", STOP_SECONDS)
 

@@ -5,6 +5,7 @@ A run folder holds the data and logs of one cluster, a lock that its owner holds
 cleaning up, and whoever comes next cleans up for it.
 """
 
+import contextlib
 import json
 import os
 import shutil
@@ -14,9 +15,13 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from testbed.cluster import cgroups
+from testbed.cluster.errors import TestbedError
 from testbed.cluster.locks import FileLock, locked
+from testbed.cluster.packages import find_program
 from testbed.cluster.paths import state_folder
 from testbed.cluster.processes import kill_recorded, start_ticks
+from testbed.cluster.processes import run as command
 
 STATE = "state.json"
 
@@ -31,6 +36,7 @@ class State:
     processes: dict[str, tuple[int, int | None]] = field(default_factory=dict)
     cgroup: str | None = None
     link: str | None = None
+    created_folders: list[str] = field(default_factory=list)
     kubeconfig: str | None = None
 
 
@@ -68,10 +74,15 @@ class Run:
         self._lock.release()
 
 
-def begin(kind: str, *, kept: bool = False) -> Run:
-    """Make a run folder, after cleaning up what dead owners left."""
+def begin(kind: str, *, kept: bool = False, alone: bool = False) -> Run:
+    """Make a run folder, after cleaning up what dead owners left.
+
+    `alone`: raise TestbedError, saying who runs, when another run of this kind is alive.
+    """
     with _registry():
         _sweep()
+        if alone:
+            _refuse_second(kind)
         folder = _runs_folder() / f"{kind}-{uuid.uuid4().hex[:8]}"
         (folder / "logs").mkdir(parents=True, mode=0o700)
         run = Run(folder, State(kind=kind, owner_pid=os.getpid(), kept=kept))
@@ -99,6 +110,15 @@ def clean(run: Run) -> None:
     """Undo all that a run recorded. Safe to repeat, and safe when some of it is gone already."""
     for pid, ticks in reversed(run.state.processes.values()):
         kill_recorded(pid, ticks)
+    if run.state.link and Path("/sys/class/net", run.state.link).exists():
+        # It goes with the node's network namespace, which the kernel removes in its own time.
+        with contextlib.suppress(TestbedError):
+            command(find_program("ip"), "link", "delete", run.state.link)
+    if run.state.cgroup:
+        cgroups.remove(run.state.cgroup)
+    for folder in run.state.created_folders:
+        with contextlib.suppress(OSError):  # somebody else put something there: it stays
+            Path(folder).rmdir()
 
 
 def end(run: Run) -> None:
@@ -115,6 +135,16 @@ def _sweep() -> list[str]:
             run.remove()
             swept.append(run.folder.name)
     return swept
+
+
+def _refuse_second(kind: str) -> None:
+    for run in existing():
+        if run.state.kind == kind:
+            owner = "is kept up" if run.state.kept else f"belongs to process {run.state.owner_pid}"
+            raise TestbedError(
+                f"A {kind} is up already: {run.folder.name} {owner}. Use it with the kubeconfig "
+                f"{run.state.kubeconfig}, or end it with `python -m testbed.cluster down`"
+            )
 
 
 def _runs_folder() -> Path:
