@@ -148,7 +148,8 @@ class Sizing:
     """Before hysteresis: what a new endpoint would get."""
     unsnapped: float
     """The smallest upper bound on max_num_seqs."""
-    limited_by: LimitedBy
+    limited_by: LimitedBy | None
+    """None: the traffic did not decide."""
     bounds: Mapping[BoundKind, Bound]
     saturated: TriState
     objectives: ObjectivesVerdict

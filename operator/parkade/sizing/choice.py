@@ -1,0 +1,145 @@
+"""From bounds to a rung, and from a rung in force to the one to run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from parkade.api.conditions import Reason
+from parkade.api.status import LimitedBy, TriState
+from parkade.sizing.ladder import snap
+from parkade.sizing.result import LIMITS, Bound, BoundKind
+from parkade.sizing.wording import number, rough
+
+HARD = (BoundKind.ENGINE, BoundKind.USER)
+"""What is above one of these is lowered whatever the hysteresis says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The smallest upper bound and the rung for it."""
+
+    unsnapped: float
+    kind: BoundKind
+    rung: int
+    ceiling: float
+    sentences: tuple[str, ...]
+
+    @property
+    def limited_by(self) -> LimitedBy:
+        """The word for the smallest bound."""
+        return LIMITS[self.kind]
+
+
+def target(bounds: Mapping[BoundKind, Bound], floor: int) -> Target:
+    """Return the smallest upper bound, snapped. `floor` is the user's least max_num_seqs.
+
+    Snapped to the nearest rung, which may be above the KV bound (soft) and is never above a
+    speed, engine or user bound.
+    """
+    upper = {
+        kind: bounds[kind].value or 0.0
+        for kind in LIMITS
+        if kind in bounds and bounds[kind].value is not None
+    }
+    kind = min(upper, key=lambda one: upper[one])
+    value = upper[kind]
+    ceiling = min((upper[one] for one in upper if one is not BoundKind.KV_CACHE), default=value)
+    rung = max(1, snap(value, ceiling))
+    words = ", ".join(f"{rough(size)} {_WORDS[one]}" for one, size in upper.items())
+    sentences = [
+        f"Smallest upper bound: the smallest of {words} = {rough(value)} ({LIMITS[kind].value})."
+    ]
+    if rung < floor:
+        sentences.append(f"Rung: tuning.maxNumSeqs.min {floor} is above {rung} and holds.")
+        rung = floor
+    else:
+        sentences.append(
+            f"Rung: nearest to {rough(value)} and not above {rough(ceiling)} = {rung}."
+        )
+    return Target(value, kind, rung, ceiling, tuple(sentences))
+
+
+_WORDS = {
+    BoundKind.KV_CACHE: "KV cache",
+    BoundKind.SPEED: "speed",
+    BoundKind.ENGINE: "engine",
+    BoundKind.USER: "user",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What decides whether the rung in force moves."""
+
+    min_gain_percent: float
+    standard_error_percent: float
+    saturated: TriState
+    overhead: str | None
+    speed_open_ended: bool
+    """The speed bound only limits raises."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The rung to run, and why it is not the target where it is not."""
+
+    rung: int
+    held: Reason | None
+    message: str
+
+
+def choose(
+    wanted: Target,
+    in_force: int | None,
+    bounds: Mapping[BoundKind, Bound],
+    floor: int,
+    evidence: Evidence,
+) -> Choice:
+    """Return the rung to run after hysteresis."""
+    if in_force is None:
+        return Choice(wanted.rung, None, "")
+    hard = min(bounds[kind].value or 1.0 for kind in HARD if kind in bounds)
+    if in_force > hard or in_force < floor:
+        message = f"{in_force} in force is outside what the engine and the user allow."
+        return Choice(wanted.rung, None, message)
+    if wanted.kind is BoundKind.SPEED and evidence.speed_open_ended and wanted.rung < in_force:
+        message = (
+            f"{in_force} in force stays: the speed objective holds wherever it was measured, and "
+            "want of points lowers nothing."
+        )
+        return Choice(in_force, Reason.WITHIN_HYSTERESIS, message)
+    return _within(wanted, in_force, evidence)
+
+
+def _within(wanted: Target, in_force: int, evidence: Evidence) -> Choice:
+    margin = max(evidence.min_gain_percent, 2 * evidence.standard_error_percent)
+    moved = 100 * (wanted.unsnapped / in_force - 1)
+    sentence = (
+        f"Change: 100 × ({rough(wanted.unsnapped)} / {in_force} in force - 1) = "
+        f"{number(moved, 1)} %"
+    )
+    largest = (
+        f"the larger of {number(evidence.min_gain_percent)} % (minGainPercent) and 2 × "
+        f"{number(evidence.standard_error_percent, 2)} % standard error"
+    )
+    if wanted.rung == in_force or (moved > 0) != (wanted.rung > in_force):
+        return Choice(in_force, None, f"{in_force} in force is the rung for it.")
+    if abs(moved) < margin:
+        return Choice(
+            in_force,
+            Reason.WITHIN_HYSTERESIS,
+            f"{sentence}, less than {largest}: {in_force} stays.",
+        )
+    if wanted.rung < in_force:
+        return Choice(wanted.rung, None, f"{sentence}, beyond {largest}: {wanted.rung}.")
+    if evidence.overhead is not None:
+        return Choice(in_force, Reason.OVERHEAD_BOUND, evidence.overhead)
+    if evidence.saturated is TriState.FALSE:
+        return Choice(
+            in_force,
+            Reason.UNSATURATED,
+            f"{sentence}, but at most 1 % of requests queue for more than 0.3 s, so more than "
+            f"{in_force} would bring nothing.",
+        )
+    return Choice(wanted.rung, None, f"{sentence}, beyond {largest}: {wanted.rung}.")

@@ -1,0 +1,135 @@
+"""How many requests the pool holds at a time, by what those in flight really hold.
+
+A soft bound: vLLM admits what fits and preempts the rest, so a limit somewhat too high costs
+recomputation, and one too low costs throughput. It is therefore taken at the mean footprint, not
+at the worst edge of the buckets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from parkade.api.status import FootprintBasis
+from parkade.sizing.footprint import (
+    MIN_SCRAPES,
+    ComputedFootprint,
+    computed_footprint,
+    effective_requests,
+    standard_error_percent,
+)
+from parkade.sizing.pool import Pool
+from parkade.sizing.result import Bound, BoundKind, FootprintUse
+from parkade.sizing.wording import count, number, rough
+from parkade.sizing.workload import InFlight, Workload
+
+MANY_PREEMPTIONS = 0.1
+"""Preemptions for each finished request from which on they count as many."""
+
+
+@dataclass(frozen=True, slots=True)
+class KVBound:
+    """The bound with its arithmetic and its uncertainty."""
+
+    bound: Bound
+    footprint: FootprintUse
+    sentences: tuple[str, ...]
+    standard_error_percent: float
+    effective: tuple[float, float]
+
+
+def kv_bound(pool: Pool, workload: Workload) -> KVBound:
+    """Return pool / footprint: measured where it was measured long enough, else computed."""
+    lookahead = pool.capacity.layout.lookahead_tokens
+    computed = computed_footprint(workload, lambda length: pool.capacity.blocks(length + lookahead))
+    effective = effective_requests(workload.output_tokens)
+    error = standard_error_percent(computed.length_spread, effective[0])
+    measured = workload.in_flight
+    if measured is not None and enough_scrapes(measured):
+        bound, footprint, sentences = _measured(pool, measured)
+    else:
+        bound, footprint, sentences = _computed(pool, computed)
+        if measured is not None:
+            sentences = (*sentences, _too_few(measured))
+    uncertainty = (
+        f"Standard error: 100 × {number(computed.length_spread)} spread of what requests hold / "
+        f"√{number(effective[0], 2)} effective requests = {number(error, 2)} % (of "
+        f"{count(workload.requests)} requests; between {rough(effective[0])} and "
+        f"{rough(effective[1])} equal ones by the buckets of their outputs)."
+    )
+    return KVBound(bound, footprint, (*sentences, uncertainty), error, effective)
+
+
+def enough_scrapes(in_flight: InFlight) -> bool:
+    """Whether the measured footprint wins; a traffic file states the ratio, which always does."""
+    return in_flight.scrapes is None or in_flight.scrapes >= MIN_SCRAPES
+
+
+def _measured(pool: Pool, measured: InFlight) -> tuple[Bound, FootprintUse, tuple[str, ...]]:
+    tokens = measured.tokens_per_request
+    value = pool.memory.pool_tokens / tokens
+    over = "" if measured.scrapes is None else f" over {count(measured.scrapes)} scrapes"
+    sentences = (
+        (
+            f"Footprint: {number(measured.kv_usage, 6)} of the pool in use × "
+            f"{count(measured.pool_tokens)} tokens / {number(measured.running)} requests running = "
+            f"{count(tokens)} tokens held by one request in flight (measured{over})."
+        ),
+        (
+            f"KV bound: {count(pool.memory.pool_tokens)} tokens of pool / {count(tokens)} tokens = "
+            f"{rough(value)} requests."
+        ),
+    )
+    why = (
+        f"The pool of {count(pool.memory.pool_tokens)} tokens holds {rough(value)} requests of "
+        f"{count(tokens)} tokens, what one in flight was measured to hold{over}."
+    )
+    footprint = FootprintUse(tokens, FootprintBasis.MEASURED, scrapes=measured.scrapes)
+    return Bound(BoundKind.KV_CACHE, value, why), footprint, sentences
+
+
+def _computed(
+    pool: Pool, computed: ComputedFootprint
+) -> tuple[Bound, FootprintUse, tuple[str, ...]]:
+    usable = pool.usable_blocks
+    value = usable / computed.blocks
+    low, high = usable / computed.high_blocks, usable / computed.low_blocks
+    tokens_per_block = pool.memory.pool_tokens / max(1, pool.capacity.num_blocks)
+    sentences = (
+        (
+            f"Footprint: {number(computed.block_time)} block-steps / {number(computed.time)} "
+            f"steps in flight = {number(computed.blocks)} blocks held by one request, of "
+            f"{count(computed.mean_length)} tokens on average (computed; a prompt token takes "
+            f"{number(computed.prefill_ratio)} of an output token's time; lengths of prompts and "
+            "outputs taken as independent)."
+        ),
+        (
+            f"Bracket: which output goes with which prompt is not known; it can be "
+            f"{number(computed.low_blocks, 1)} to {number(computed.high_blocks, 1)} blocks, so the "
+            f"bound {rough(low)} to {rough(high)}; {MIN_SCRAPES} scrapes with running requests "
+            "would narrow it to 6 %."
+        ),
+        (
+            f"KV bound: ({count(pool.capacity.num_blocks)} blocks - 1 that the engine keeps) / "
+            f"{number(computed.blocks)} blocks = {rough(value)} requests."
+        ),
+    )
+    why = (
+        f"The pool of {count(usable)} blocks holds {rough(value)} requests of "
+        f"{rough(computed.blocks)} blocks, computed from the length histograms "
+        f"({rough(low)} to {rough(high)})."
+    )
+    footprint = FootprintUse(
+        computed.blocks * tokens_per_block,
+        FootprintBasis.COMPUTED,
+        computed.low_blocks * tokens_per_block,
+        computed.high_blocks * tokens_per_block,
+    )
+    return Bound(BoundKind.KV_CACHE, value, why, low, high), footprint, sentences
+
+
+def _too_few(measured: InFlight) -> str:
+    return (
+        f"The footprint was also measured over {count(measured.scrapes or 0)} scrapes with "
+        f"running requests, fewer than {MIN_SCRAPES}: {count(measured.tokens_per_request)} tokens; "
+        "unused."
+    )

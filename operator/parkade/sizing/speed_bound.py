@@ -1,0 +1,334 @@
+"""The largest max_num_seqs at which requests still get their output speed.
+
+Time per token is linear in concurrency between measured points (a step is weights plus so much
+for each sequence). Where points keep the per-token-time buckets, the share of requests decides;
+where only medians are known, the median decides, and that is said.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from parkade.sizing.histograms import Histogram
+from parkade.sizing.ladder import RUNGS
+from parkade.sizing.ledger import PointSource, SpeedPoint
+from parkade.sizing.result import Bound, BoundKind
+from parkade.sizing.wording import milliseconds, number, rough
+
+RAISE_FACTOR = 2.0
+"""A bound from measured points raises to at most this times the highest measured concurrency."""
+
+_OVERHEAD_PERCENT = 2.0
+_OVERHEAD_FROM = 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class TimePoint:
+    """Seconds per output token that decide at one concurrency, as an interval with a point."""
+
+    concurrency: float
+    seconds: float
+    low: float
+    high: float
+    by_share: bool
+    """The share of requests decides; else the median."""
+    spread_percent: float
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedCurve:
+    """The usable points, by rising concurrency, with times that do not fall."""
+
+    points: tuple[TimePoint, ...]
+    citable: bool
+    benchmark: bool
+
+    @property
+    def highest(self) -> float:
+        """The highest measured concurrency."""
+        return self.points[-1].concurrency
+
+    def seconds(self, concurrency: float) -> float:
+        """Return seconds per token at a concurrency: linear between and beyond the points."""
+        return _at(concurrency, [(one.concurrency, one.seconds) for one in self.points])
+
+
+def speed_curve(points: Sequence[SpeedPoint], attainment_percent: float) -> SpeedCurve | None:
+    """Return the curve of the points that count; None where there is none.
+
+    Citable points alone count where there are any. Of points on one rung, those whose cap was
+    binding outrank the others.
+    """
+    citable = [one for one in points if one.citable]
+    usable = citable or list(points)
+    if not usable:
+        return None
+    by_rung: dict[int, list[SpeedPoint]] = {}
+    for one in usable:
+        by_rung.setdefault(_rung(one.concurrency), []).append(one)
+    times = [
+        _time_point(one, attainment_percent / 100)
+        for group in by_rung.values()
+        for one in _outranking(group)
+    ]
+    return SpeedCurve(
+        tuple(_never_falling(sorted(times, key=lambda one: one.concurrency))),
+        citable=bool(citable),
+        benchmark=any(one.source is PointSource.BENCHMARK for one in usable),
+    )
+
+
+def _rung(concurrency: float) -> int:
+    return min(RUNGS, key=lambda rung: abs(rung - concurrency))
+
+
+def _outranking(group: list[SpeedPoint]) -> list[SpeedPoint]:
+    binding = [one for one in group if one.cap_binding]
+    return (binding or group)[-1:]
+
+
+def _time_point(point: SpeedPoint, share: float) -> TimePoint:
+    median = point.seconds_per_token
+    if point.time_per_output_token is None or point.time_per_output_token.total <= 0:
+        return TimePoint(
+            point.concurrency,
+            median,
+            median,
+            median,
+            by_share=False,
+            spread_percent=point.spread_percent,
+        )
+    low, high = point.time_per_output_token.quantile(share)
+    inside = quantile_inside(point.time_per_output_token, share)
+    return TimePoint(
+        point.concurrency, inside, low, high, by_share=True, spread_percent=point.spread_percent
+    )
+
+
+def quantile_inside(histogram: Histogram, share: float) -> float:
+    """Return the quantile's place in its bucket, as if values lay evenly in it.
+
+    Only to order and to draw: decisions name the bucket beside it. In the open last bucket it is
+    twice the last edge.
+    """
+    low, high = histogram.quantile(share)
+    if math.isinf(high):
+        return 2 * low if low > 0 else 1.0
+    below = histogram.share_at_most(low)[0] if low > 0 else 0.0
+    upto = histogram.share_at_most(high)[0]
+    return low + (high - low) * (share - below) / (upto - below) if upto > below else high
+
+
+def _never_falling(points: list[TimePoint]) -> list[TimePoint]:
+    """Pool neighbours whose times fall (more requests never make a token faster)."""
+    blocks: list[list[TimePoint]] = []
+    for point in points:
+        blocks.append([point])
+        while len(blocks) > 1 and _mean(blocks[-1]) < _mean(blocks[-2]):
+            blocks[-2:] = [blocks[-2] + blocks[-1]]
+    return [
+        TimePoint(
+            one.concurrency,
+            _mean(block) if len(block) > 1 else one.seconds,
+            min(other.low for other in block),
+            max(other.high for other in block),
+            one.by_share,
+            one.spread_percent,
+        )
+        for block in blocks
+        for one in block
+    ]
+
+
+def _mean(block: list[TimePoint]) -> float:
+    return sum(one.seconds for one in block) / len(block)
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedBound:
+    """The bound, how it was found, and what it rests on."""
+
+    bound: Bound
+    sentences: tuple[str, ...]
+    standard_error_percent: float
+    reachable: bool
+    """False: even one request at a time would be slower than the objective."""
+    open_ended: bool
+    """Every measured point holds: the value only limits how far to raise."""
+
+
+def speed_bound(
+    curve: SpeedCurve, min_output_tokens_per_second: float, attainment_percent: float
+) -> SpeedBound:
+    """Return the largest concurrency at which the objective holds.
+
+    Three cases: every point holds (the value is twice the highest, and does not lower anything);
+    the crossing lies between two points; or the lowest point misses already, and the line is
+    continued below it.
+    """
+    target = 1.0 / min_output_tokens_per_second
+    goal = f"{number(min_output_tokens_per_second)} tok/s per request"
+    whose = _whose(curve, attainment_percent)
+    wanted = f"Speed objective: 1000 / {number(min_output_tokens_per_second)} tok/s"
+    first = f"{wanted} = {milliseconds(target)} per token, for {whose}."
+    points = curve.points
+    above = next((i for i, one in enumerate(points) if one.seconds > target * (1 + 1e-9)), None)
+    if above is None:
+        return _open_ended(curve, goal, whose, first)
+    if above == 0:
+        return _below_all(curve, target, goal, whose, first)
+    left, right = points[above - 1], points[above]
+    value = _crossing(left.concurrency, left.seconds, right.concurrency, right.seconds, target)
+    why = (
+        f"{goal} holds for {whose} at {rough(left.concurrency)} and not at "
+        f"{rough(right.concurrency)}; time per token, linear between them, crosses "
+        f"{milliseconds(target)} at {rough(value)}."
+    )
+    sentence = (
+        f"Speed bound: {number(left.concurrency)} + ({milliseconds(target)} - "
+        f"{milliseconds(left.seconds)}) / ({milliseconds(right.seconds)} - "
+        f"{milliseconds(left.seconds)}) × ({number(right.concurrency)} - "
+        f"{number(left.concurrency)}) = {rough(value)} requests."
+    )
+    low, high = _interval(curve, target, value)
+    error = max(left.spread_percent, right.spread_percent) / 2
+    return SpeedBound(
+        Bound(BoundKind.SPEED, value, why, low, high),
+        (first, *_point_sentences((left, right)), sentence),
+        error,
+        reachable=True,
+        open_ended=False,
+    )
+
+
+def _open_ended(curve: SpeedCurve, goal: str, whose: str, first: str) -> SpeedBound:
+    value = RAISE_FACTOR * curve.highest
+    why = (
+        f"{goal} holds for {whose} at {rough(curve.highest)}, the highest concurrency measured; "
+        f"nothing is raised above twice that."
+    )
+    sentence = f"Speed bound: 2 × {number(curve.highest)} measured = {number(value)} requests."
+    sentences = (first, *_point_sentences(curve.points[-1:]), sentence)
+    bound = Bound(BoundKind.SPEED, value, why)
+    return SpeedBound(bound, sentences, 0.0, reachable=True, open_ended=True)
+
+
+def _below_all(curve: SpeedCurve, target: float, goal: str, whose: str, first: str) -> SpeedBound:
+    lowest = curve.points[0]
+    base, slope = _line_below(curve)
+    raw = (target - base) / slope if slope > 0 else 0.0
+    reachable = raw >= 1.0
+    value = max(1.0, min(raw, lowest.concurrency))
+    why = (
+        f"{goal} is missed for {whose} at {rough(lowest.concurrency)}, the lowest concurrency "
+        f"measured; the line below it crosses at {rough(value)}."
+        if reachable
+        else f"{goal} is missed for {whose} at {rough(lowest.concurrency)}, the lowest "
+        "concurrency measured, and by the line below it even for one request at a time."
+    )
+    sentence = (
+        f"Speed bound: ({milliseconds(target)} - {milliseconds(base)}) / "
+        f"{slope * 1000:.6f} ms for each request = {rough(raw)} requests"
+        + ("." if reachable else ", fewer than one: 1 is the least.")
+    )
+    return SpeedBound(
+        Bound(BoundKind.SPEED, value, why),
+        (first, *_point_sentences(curve.points[:2]), sentence),
+        lowest.spread_percent / 2,
+        reachable=reachable,
+        open_ended=False,
+    )
+
+
+def _line_below(curve: SpeedCurve) -> tuple[float, float]:
+    """Return the time at no load and the time for each request, below the lowest point.
+
+    From the two lowest points; with one point alone time is taken as proportional, which lowers
+    least, and the next measurement corrects it.
+    """
+    lowest = curve.points[0]
+    if len(curve.points) > 1:
+        second = curve.points[1]
+        slope = (second.seconds - lowest.seconds) / (second.concurrency - lowest.concurrency)
+        base = lowest.seconds - slope * lowest.concurrency
+        if base > 0:
+            return base, slope
+    return 0.0, lowest.seconds / lowest.concurrency
+
+
+def _whose(curve: SpeedCurve, attainment_percent: float) -> str:
+    if all(one.by_share for one in curve.points):
+        return f"{number(attainment_percent)} % of requests"
+    return "the median request (only medians were measured)"
+
+
+def _point_sentences(points: Sequence[TimePoint]) -> tuple[str, ...]:
+    return tuple(
+        f"Measured at {number(one.concurrency)}: "
+        + (
+            f"between {milliseconds(one.low)} and {milliseconds(one.high)} per token, taken as "
+            f"{milliseconds(one.seconds)}."
+            if one.by_share
+            else f"1000 / {number(1 / one.seconds)} tok/s = {milliseconds(one.seconds)} per token."
+        )
+        for one in points
+    )
+
+
+def _interval(curve: SpeedCurve, target: float, value: float) -> tuple[float | None, float | None]:
+    """Return the crossings of the buckets' upper and lower edges; None where exact."""
+    if not any(one.by_share for one in curve.points):
+        return None, None
+    slow = [(one.concurrency, min(one.high, 1e6)) for one in curve.points]
+    fast = [(one.concurrency, one.low) for one in curve.points]
+    low, high = _first_crossing(slow, target), _first_crossing(fast, target)
+    return min(value, low), max(value, high)
+
+
+def _first_crossing(line: list[tuple[float, float]], target: float) -> float:
+    before = (0.0, 0.0)
+    for concurrency, seconds in line:
+        if seconds > target * (1 + 1e-9):
+            return _crossing(*before, concurrency, seconds, target)
+        before = (concurrency, seconds)
+    return RAISE_FACTOR * line[-1][0]
+
+
+def _crossing(
+    low: float, low_seconds: float, high: float, high_seconds: float, target: float
+) -> float:
+    if high_seconds <= low_seconds:
+        return low
+    return low + (target - low_seconds) / (high_seconds - low_seconds) * (high - low)
+
+
+def _at(concurrency: float, line: list[tuple[float, float]]) -> float:
+    if len(line) == 1:
+        return line[0][1]
+    index = next((i for i, (x, _) in enumerate(line) if x >= concurrency), len(line) - 1)
+    (x0, y0), (x1, y1) = line[max(index - 1, 0)], line[max(index, 1)]
+    return max(1e-9, y0 + (y1 - y0) * (concurrency - x0) / (x1 - x0))
+
+
+def overhead(points: Sequence[SpeedPoint]) -> str | None:
+    """Return the sentence of the alarm: time per token stands still while concurrency doubles.
+
+    Then what is measured is overhead (a client, a network, a scheduler), not the engine. Below 8
+    requests a card is bound by reading weights and may well stand still; only citable points
+    count.
+    """
+    citable = sorted((one for one in points if one.citable), key=lambda one: one.concurrency)
+    for low in citable:
+        for high in citable:
+            doubled = high.concurrency >= 2 * low.concurrency >= 2 * _OVERHEAD_FROM
+            moved = 100 * (high.seconds_per_token / low.seconds_per_token - 1)
+            if doubled and moved < _OVERHEAD_PERCENT:
+                return (
+                    f"Overhead: time per token is {milliseconds(low.seconds_per_token)} at "
+                    f"{rough(low.concurrency)} and {milliseconds(high.seconds_per_token)} at "
+                    f"{rough(high.concurrency)} requests: it does not move while concurrency "
+                    "doubles, so something other than the engine is measured; nothing is raised."
+                )
+    return None
