@@ -45,6 +45,9 @@ generated: ## Fail when a generated file differs from its source
 fast: ## Unit, property, golden and simulation tests
 	$(BIN)/python -m pytest -m "$(FAST)" -n 2
 
+generate: setup ## Write the CRD, the chart's copy and docs/reference.md from the models
+	$(BIN)/parkade crd --write .
+
 format: setup ## Format and mend what ruff can mend
 	$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
@@ -53,4 +56,4 @@ lock: ## Lock the dependencies with hashes (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --group dev --group build pyproject.toml -o requirements/dev.txt
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --group build -o requirements/build.txt
 
-.PHONY: help setup lock demo down test e2e check format-check lint types layers generated fast format
+.PHONY: help setup lock demo down test e2e check format-check lint types layers generate generated fast format

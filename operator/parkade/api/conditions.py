@@ -13,6 +13,7 @@ from pydantic import (
     PlainSerializer,
     StringConstraints,
     ValidationError,
+    WithJsonSchema,
 )
 
 from parkade.api.base import ApiModel, clipped
@@ -41,6 +42,7 @@ __all__ = [
     "with_all_types",
 ]
 
+MAX_GENERATION = 9_007_199_254_740_991
 MAX_MESSAGE_LENGTH = 1024
 """Of a condition: enough for an engine's own error and what to do about it."""
 
@@ -59,8 +61,13 @@ Timestamp = Annotated[
 class Condition(ApiModel):
     """One condition, as in metav1.Condition."""
 
-    type: ConditionType
-    """What it is about."""
+    type: Annotated[
+        ConditionType,
+        WithJsonSchema(
+            {"type": "string", "pattern": r"^[A-Za-z][A-Za-z0-9./-]*$", "maxLength": 316}
+        ),
+    ]
+    """What it is about. Others may add conditions of their own."""
     status: ConditionStatus
     """True, False or Unknown."""
     reason: Annotated[
@@ -72,11 +79,11 @@ class Condition(ApiModel):
     """One word; the reference lists them."""
     message: Annotated[
         str,
-        BeforeValidator(clipped(MAX_MESSAGE_LENGTH)),
         StringConstraints(max_length=MAX_MESSAGE_LENGTH),
+        BeforeValidator(clipped(MAX_MESSAGE_LENGTH)),
     ] = ""
     """The same for people, with the numbers."""
-    observed_generation: Annotated[int, Field(ge=0)] = 0
+    observed_generation: Annotated[int, Field(ge=0, le=MAX_GENERATION)] = 0
     """Generation of the spec that it was judged on."""
     last_transition_time: Timestamp | None = None
     """When the status last changed."""

@@ -18,6 +18,9 @@ from parkade.api.spec import EndpointSpec
 FREE_PART = ("engine", "speculativeConfig")
 """Where fields of vLLM's own are allowed that are not described here."""
 
+FREE_FIELDS = ("podTemplate", "speculativeConfig", "env")
+"""Fields with contents of others' making; nulls in them are kept."""
+
 DNS_LABEL = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 NAME_RULE = Rule(
     message=(
@@ -104,7 +107,7 @@ def _problem_with_head(body: Mapping[str, Any], name: str) -> str | None:
 def _parse_spec(raw: object, *, strict: bool) -> EndpointSpec | str:
     try:
         # Through JSON: there, pydantic's strict types are exactly those of the API server.
-        text = json.dumps({} if raw is None else raw, allow_nan=False)
+        text = json.dumps(_without_nulls(raw) or {}, allow_nan=False)
         spec = EndpointSpec.model_validate_json(text, strict=True)
     except ValidationError as error:
         return _first_line(_errors(error))
@@ -114,6 +117,15 @@ def _parse_spec(raw: object, *, strict: bool) -> EndpointSpec | str:
         return "spec: nested too deeply"
     unknown = _unknown_fields(text) if strict else []
     return _first_line(unknown) if unknown else spec
+
+
+def _without_nulls(value: object, field: str = "") -> object:
+    """Return the value as the API server sees it: a null is a field that was left out."""
+    if field in FREE_FIELDS or not isinstance(value, dict | list):
+        return value
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value]
+    return {key: _without_nulls(item, key) for key, item in value.items() if item is not None}
 
 
 def _unknown_fields(text: str) -> list[ErrorDetails]:

@@ -14,11 +14,11 @@ MAX_SENTENCE_LENGTH = 1024
 MAX_INT = 9_007_199_254_740_991
 """The largest whole number that JSON readers agree on."""
 
-Word = Annotated[str, BeforeValidator(clipped(128)), StringConstraints(max_length=128)]
+Word = Annotated[str, StringConstraints(max_length=128), BeforeValidator(clipped(128))]
 Sentence = Annotated[
     str,
-    BeforeValidator(clipped(MAX_SENTENCE_LENGTH)),
     StringConstraints(max_length=MAX_SENTENCE_LENGTH),
+    BeforeValidator(clipped(MAX_SENTENCE_LENGTH)),
 ]
 DecimalString = Annotated[
     str, StringConstraints(pattern=r"^-?[0-9]{1,18}(\.[0-9]{1,9})?$", max_length=32)

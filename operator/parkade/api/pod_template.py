@@ -23,9 +23,22 @@ OWNED_CONTAINER_FIELDS = (
 )
 """Of the engine's container: Parkade renders them."""
 
-_NAME = {"type": "string", "minLength": 1, "maxLength": 63}
-_WORDS = {"type": "array", "maxItems": 256, "items": {"type": "string", "maxLength": 32768}}
+_MAY_NOT = f"Not for the container {names.ENGINE_CONTAINER}, whose own is Parkade's."
+_NAME = {
+    "type": "string",
+    "minLength": 1,
+    "maxLength": 63,
+    "description": "Name of the container.",
+}
+_WORDS = {
+    "type": "array",
+    "description": _MAY_NOT,
+    "maxItems": 256,
+    "items": {"type": "string", "maxLength": 32768},
+}
 _FREE: dict[str, Any] = {"type": "object", PRESERVE: True}
+_PROBE: dict[str, Any] = {**_FREE, "description": _MAY_NOT}
+_POLICY = {"type": "string", "maxLength": 64, "description": _MAY_NOT}
 _MARKS = {
     "type": "object",
     "maxProperties": 64,
@@ -89,10 +102,10 @@ POD_TEMPLATE_SCHEMA: dict[str, Any] = {
                                 "name": _NAME,
                                 "args": _WORDS,
                                 "command": _WORDS,
-                                "livenessProbe": _FREE,
-                                "readinessProbe": _FREE,
-                                "startupProbe": _FREE,
-                                "terminationMessagePolicy": {"type": "string", "maxLength": 64},
+                                "livenessProbe": _PROBE,
+                                "readinessProbe": _PROBE,
+                                "startupProbe": _PROBE,
+                                "terminationMessagePolicy": _POLICY,
                             },
                         },
                         _CONTAINER_RULE,

@@ -135,8 +135,8 @@ class Engine(ApiModel):
     """Further arguments of the engine. May not name a flag that Parkade owns."""
     env: Annotated[
         tuple[EnvVar, ...],
-        AfterValidator(_named_once),
         Field(max_length=128, json_schema_extra=BY_NAME),
+        AfterValidator(_named_once),
     ] = ()
     """Environment variables of the engine's container, as in a pod."""
     cache_volume: Volume | None = None

@@ -149,8 +149,8 @@ class Recommendation(ApiModel):
     """Do requests queue for want of slots? Where not, the limit is not raised."""
     explanation: Annotated[
         tuple[Sentence, ...],
-        BeforeValidator(first(MAX_EXPLANATION)),
         Field(max_length=MAX_EXPLANATION),
+        BeforeValidator(first(MAX_EXPLANATION)),
     ] = ()
     """The arithmetic, sentence by sentence, to be redone by hand."""
 
@@ -204,9 +204,9 @@ class HistoryEntry(Revision):
     """Why, in one word."""
     message: Sentence = ""
     """Why, for people."""
-    predicted_kv_tokens: Count | None = None
+    predicted_kv_tokens: Annotated[Count | None, Field(alias="predictedKVTokens")] = None
     """Pool that was predicted, in tokens."""
-    measured_kv_tokens: Count | None = None
+    measured_kv_tokens: Annotated[Count | None, Field(alias="measuredKVTokens")] = None
     """Pool that the engine reported, in tokens."""
     until: Timestamp | None = None
     """When another revision took over."""
@@ -232,7 +232,7 @@ class EndpointStatus(ApiModel):
     last_good: Revision | None = None
     """The last revision that served for soakSeconds on all pods."""
     rejected: Annotated[
-        tuple[Rejected, ...], BeforeValidator(first(MAX_REJECTED)), Field(max_length=MAX_REJECTED)
+        tuple[Rejected, ...], Field(max_length=MAX_REJECTED), BeforeValidator(first(MAX_REJECTED))
     ] = ()
     """Settings in quarantine, newest first."""
     workload: Workload | None = None
@@ -240,7 +240,7 @@ class EndpointStatus(ApiModel):
     memory: Memory | None = None
     """The map of a GPU's memory."""
     history: Annotated[
-        tuple[HistoryEntry, ...], BeforeValidator(first(MAX_HISTORY)), Field(max_length=MAX_HISTORY)
+        tuple[HistoryEntry, ...], Field(max_length=MAX_HISTORY), BeforeValidator(first(MAX_HISTORY))
     ] = ()
     """The last revisions with their verdicts, newest first."""
 
