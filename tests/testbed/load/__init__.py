@@ -1,0 +1,1 @@
+"""Open-loop load for engines on this machine: known lengths and arrivals, bounded."""
