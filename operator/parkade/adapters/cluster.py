@@ -83,6 +83,19 @@ class Request:
         return f"{self.verb} {self.resource.rule} {where}".rstrip()
 
 
+@dataclass(frozen=True, slots=True)
+class Login:
+    """How to reach the API server, for whoever else talks to it (Kopf's watches)."""
+
+    server: str
+    ca_path: str | None
+    insecure: bool
+    certificate_path: str | None
+    private_key_path: str | None
+    scheme: str | None
+    token: str | None
+
+
 class Cluster:
     """One API server. Safe to share between threads."""
 
@@ -96,6 +109,21 @@ class Cluster:
         self._client = client
         self._timeout = (connect_timeout_seconds, read_timeout_seconds)
 
+    def login(self) -> Login:
+        """Return what is needed to log in as this client does; the token is read anew."""
+        configuration = self._client.configuration
+        header = configuration.get_api_key_with_prefix("BearerToken") or ""
+        scheme, _, token = header.rpartition(" ")
+        return Login(
+            server=configuration.host,
+            ca_path=configuration.ssl_ca_cert,
+            insecure=not configuration.verify_ssl,
+            certificate_path=configuration.cert_file,
+            private_key_path=configuration.key_file,
+            scheme=scheme or None,
+            token=token or None,
+        )
+
     def get(self, resource: Resource, namespace: str | None, name: str) -> Raw | None:
         """Return the object, or None where it is not there."""
         try:
@@ -104,14 +132,20 @@ class Cluster:
             return None
 
     def list(
-        self, resource: Resource, namespace: str | None = None, *, label_selector: str = ""
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
     ) -> list[Raw]:
-        """Return all objects of a kind (in a namespace, by labels), page by page."""
+        """Return all objects of a kind (in a namespace, by labels or fields), page by page."""
         found: list[Raw] = []
         position = ""
         while True:
             query = [("limit", str(PAGE_SIZE))]
             query += [("labelSelector", label_selector)] if label_selector else []
+            query += [("fieldSelector", field_selector)] if field_selector else []
             query += [("continue", position)] if position else []
             page = self._object(Request(resource, "list", namespace, query=tuple(query)))
             found += page.get("items") or []

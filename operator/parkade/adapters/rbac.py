@@ -47,7 +47,7 @@ PODS = Resource("", "v1", "pods", "Pod", ("list", "watch"))
 PODS_LOG = Resource("", "v1", "pods", "Pod", ("get",), "log")
 SERVICES = Resource("", "v1", "services", "Service", ("list", "watch", *APPLY))
 CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap", (*READ, *APPLY))
-EVENTS = Resource("", "v1", "events", "Event", ("get", "create", "patch"))
+EVENTS = Resource("", "v1", "events", "Event", ("get", "list", "create", "patch"))
 NODES = Resource("", "v1", "nodes", "Node", ("list",), namespaced=False)
 DISRUPTION_BUDGETS = Resource(
     "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", ("list", "watch")

@@ -6,16 +6,21 @@ Nothing is judged here: `sizing.gates.gate` says whether a reading may decide.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from parkade.adapters import vllm_metrics
+from parkade.adapters.errors import UnavailableError
 from parkade.adapters.prometheus import Prometheus, Sample
 from parkade.adapters.vllm_metrics import NAMESPACE_LABEL, POD_LABEL, QUEUED_EDGE, Scope
 from parkade.sizing.gates import RawHistogram, WorkloadReading
 
 EndpointKey = tuple[str, str]
 """Namespace and name."""
+
+TOTAL_TIMEOUTS = 2
+"""A healthy server answers all queries within seconds."""
 
 Edges = dict[float, float]
 """Upper edges with cumulative counts."""
@@ -127,12 +132,16 @@ class Traffic:
 def read_traffic(prometheus: Prometheus, scope: Scope, *, at: float) -> Traffic:
     """Ask one server about all endpoints over a window that ends at a Unix time.
 
-    Raises what `Prometheus.query` raises; an answer is whole or not at all.
+    Raises what `Prometheus.query` raises; an answer is whole or not at all. All queries together
+    may take `TOTAL_TIMEOUTS` times what one may.
     """
+    deadline = time.monotonic() + TOTAL_TIMEOUTS * prometheus.server.timeout_seconds
     pods: dict[EndpointKey, dict[str, PodTraffic]] = {}
     peaks: dict[EndpointKey, float] = {}
     warnings: list[str] = []
     for what, promql in vllm_metrics.queries(scope):
+        if time.monotonic() > deadline:
+            raise UnavailableError(f"Prometheus {prometheus.server.url} is too slow")
         answer = prometheus.query(promql, at=at)
         warnings += [text for text in answer.warnings if text not in warnings]
         for sample in answer.samples:

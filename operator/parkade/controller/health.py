@@ -1,6 +1,6 @@
 """The probes, which tell the truth about the queue, and /metrics beside them.
 
-`/readyz`: the watches are up and the workers alive. `/livez`: the workers alive, and no endpoint
+`/readyz`: the watches are up and the workers alive. `/healthz`: the workers alive, and no endpoint
 stuck. A queue that can't reach the API server is not a reason to be killed: passes end with an
 error and a wait, so they do not count as stuck.
 """
@@ -72,7 +72,7 @@ def _handler(health: Health, registry: CollectorRegistry) -> type[BaseHTTPReques
         def do_GET(self) -> None:
             if self.path == "/metrics":
                 self._answer(200, generate_latest(registry), CONTENT_TYPE_LATEST)
-            elif self.path in {"/readyz", "/livez"}:
+            elif self.path in {"/readyz", "/healthz"}:
                 problem = health.ready() if self.path == "/readyz" else health.live()
                 text = (problem or "ok") + "\n"
                 self._answer(503 if problem else 200, text.encode(), "text/plain; charset=utf-8")

@@ -22,8 +22,7 @@ class Metrics:
     pass_seconds: Histogram = field(init=False)
     actions: Counter = field(init=False)
     writes: Counter = field(init=False)
-    traffic_queries: Counter = field(init=False)
-    ready: Gauge = field(init=False)
+    traffic_reads: Counter = field(init=False)
 
     def __post_init__(self) -> None:
         self.passes = Counter(
@@ -50,19 +49,23 @@ class Metrics:
             ("kind",),
             registry=self.registry,
         )
-        self.traffic_queries = Counter(
+        self.traffic_reads = Counter(
             "parkade_traffic_reads",
             "Readings of the traffic from a Prometheus, by server and outcome.",
             ("server", "outcome"),
             registry=self.registry,
         )
-        self.ready = Gauge(
-            "parkade_endpoints", "InferenceEndpoints that are known.", registry=self.registry
-        )
 
     def watch_queue(self, state: Callable[[], QueueState]) -> None:
         """Report the queue as it is at each scrape."""
         self.registry.register(_QueueCollector(state))
+
+    def count_endpoints(self, count: Callable[[], int]) -> None:
+        """Report how many endpoints there are at each scrape."""
+        gauge = Gauge(
+            "parkade_endpoints", "InferenceEndpoints that are known.", registry=self.registry
+        )
+        gauge.set_function(count)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ never go to an address from a resource.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Literal
 
 import yaml
 from pydantic import (
@@ -31,6 +31,9 @@ DnsLabel = Annotated[
 ]
 
 
+Address = Annotated[str, StringConstraints(pattern=r"^[^\s:]*:[0-9]{1,5}$", max_length=262)]
+
+
 class SettingsError(Exception):
     """The configuration can't be used; the message names the file and the field."""
 
@@ -44,16 +47,18 @@ class _Model(BaseModel):
 class PrometheusSettings(_Model):
     """One Prometheus (or Thanos, Mimir, VictoriaMetrics) that resources may name."""
 
+    name: DnsLabel = "default"
+    """What `workload.prometheusRef.name` says."""
     url: HttpUrl
     """Without `/api/v1`."""
-    tenant: Annotated[str, StringConstraints(max_length=256)] | None = None
-    """Value of the tenant header; none is sent without it."""
+    tenant: Annotated[str, StringConstraints(max_length=256)] = ""
+    """Value of the tenant header; empty: none is sent."""
     tenant_header: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9-]{1,64}$")] = (
         "X-Scope-OrgID"
     )
-    token_file: Path | None = None
-    """Bearer token, read anew for each request, since it rotates."""
-    ca_file: Path | None = None
+    bearer_token_file: str = ""
+    """Read anew for each request, since tokens rotate."""
+    ca_file: str = ""
     timeout_seconds: Annotated[float, Field(gt=0, le=300)] = 30.0
     scrape_interval_seconds: Annotated[int, Field(ge=1, le=300)] = 15
     """How often this server scrapes engine pods."""
@@ -68,9 +73,9 @@ class PrometheusSettings(_Model):
         return prometheus.Server(
             url=self.url,
             tenant_header=self.tenant_header,
-            tenant=self.tenant,
-            token_file=self.token_file,
-            ca_file=self.ca_file,
+            tenant=self.tenant or None,
+            token_file=Path(self.bearer_token_file) if self.bearer_token_file else None,
+            ca_file=Path(self.ca_file) if self.ca_file else None,
             timeout_seconds=self.timeout_seconds,
         )
 
@@ -87,9 +92,8 @@ class PrometheusSettings(_Model):
 class HubSettings(_Model):
     """The model hub."""
 
-    url: HttpUrl = "https://huggingface.co"
-    enabled: bool = True
-    """False: nothing is asked; every resource names a ConfigMap and a weights size."""
+    url: HttpUrl | Literal[""] = "https://huggingface.co"
+    """Empty: none is asked; every resource names a ConfigMap and a weights size."""
 
 
 class OperatorSettings(_Model):
@@ -97,8 +101,8 @@ class OperatorSettings(_Model):
 
     namespaces: tuple[DnsLabel, ...] = ()
     """Which to look at; empty: all."""
-    prometheus: dict[DnsLabel, PrometheusSettings] = Field(default_factory=dict)
-    """Servers by name; `default` is what resources use that name none."""
+    prometheus: Annotated[tuple[PrometheusSettings, ...], Field(max_length=64)] = ()
+    """Servers; the one named `default` is for resources that name none."""
     hub: HubSettings = HubSettings()
     max_concurrent_rollouts: Annotated[int, Field(ge=1, le=1000)] = 1
     """Endpoints that tuning may touch at a time in the cluster."""
@@ -108,24 +112,32 @@ class OperatorSettings(_Model):
     """Every endpoint is looked at at least this often."""
     evaluation_seconds: Annotated[float, Field(ge=1, le=86_400)] = 60.0
     """How often the traffic is read."""
-    listen: Annotated[str, StringConstraints(pattern=r"^[^\s:]*:[0-9]{1,5}$")] = "0.0.0.0:8080"
-    """Address of /metrics, /readyz and /livez."""
-    lease_namespace: DnsLabel | None = None
-    """Where the Lease is; absent: no lease is taken (one process is started by hand)."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    health_address: Address = "0.0.0.0:8080"
+    """Where /healthz and /readyz are."""
+    metrics_address: Address = "0.0.0.0:9090"
+    """Where /metrics is."""
     lease_name: DnsLabel = "parkade"
+    """Of the Lease in the operator's own namespace."""
 
     @field_validator("prometheus")
     @classmethod
-    def _few(cls, value: dict[str, Any]) -> dict[str, Any]:
-        if len(value) > 64:
-            raise ValueError("at most 64 servers")
+    def _distinct(cls, value: tuple[PrometheusSettings, ...]) -> tuple[PrometheusSettings, ...]:
+        names = [one.name for one in value]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"the name {twice[0]!r} stands twice")
         return value
 
-    @property
-    def listen_address(self) -> tuple[str, int]:
-        """Host and port."""
-        host, _, port = self.listen.rpartition(":")
-        return host, int(port)
+    def server(self, name: str) -> PrometheusSettings | None:
+        """Return the Prometheus of that name."""
+        return next((one for one in self.prometheus if one.name == name), None)
+
+
+def host_and_port(address: str) -> tuple[str, int]:
+    """Split an address."""
+    host, _, port = address.rpartition(":")
+    return host, int(port)
 
 
 def load_settings(path: Path | None) -> OperatorSettings:

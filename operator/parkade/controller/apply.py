@@ -1,0 +1,95 @@
+"""Step five of a pass: bring the cluster to what the plan says, writing only what differs.
+
+The order matters. The record comes first: it is the intent, so a crash after it is continued, not
+repeated. Then the children; a Deployment goes along with the resourceVersion that was observed, so
+what somebody else did meanwhile is a conflict and not lost. Status comes last, and events only
+after it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from parkade.adapters import events, rbac
+from parkade.adapters.cluster import Cluster
+from parkade.adapters.rbac import Resource
+from parkade.api.endpoint import Endpoint, InvalidEndpoint
+from parkade.controller import record_store
+from parkade.controller.metrics import Metrics
+from parkade.controller.observe import Observation
+from parkade.controller.views import Raw, Views
+from parkade.rollout.actions import Plan
+from parkade.rollout.drift import difference
+from parkade.rollout.events import EventNote
+from parkade.rollout.record import Record
+from parkade.rollout.render import manifests
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """All writes to the cluster. What the API server returns goes into the views at once."""
+
+    cluster: Cluster
+    views: Views
+    metrics: Metrics
+
+    def record(self, seen: Observation, record: Record) -> None:
+        """Write the record where it changed."""
+        stored = record_store.write(self.cluster, seen.endpoint, record, seen.record_object)
+        if stored is not None:
+            self._noted(rbac.CONFIGMAPS, stored)
+
+    def children(self, seen: Observation, plan: Plan) -> None:
+        """Write Deployment and Service where they differ from what the plan wants."""
+        if plan.target is None:
+            return
+        live = {
+            "Deployment": seen.deployment.raw if seen.deployment is not None else None,
+            "Service": seen.service,
+        }
+        resources = {"Deployment": rbac.DEPLOYMENTS, "Service": rbac.SERVICES}
+        for manifest in manifests(seen.endpoint, plan.target):
+            held = live[manifest["kind"]]
+            if difference(manifest, held) is not None:
+                resource = resources[manifest["kind"]]
+                self._noted(
+                    resource,
+                    self.cluster.apply(resource, manifest, resource_version=_version(held)),
+                )
+
+    def status(
+        self, endpoint: Endpoint | InvalidEndpoint, old: Mapping[str, Any], new: Mapping[str, Any]
+    ) -> bool:
+        """Write the status where it changed; True where it did."""
+        if new == old:
+            return False
+        stored = self.cluster.apply_status(endpoint.namespace, endpoint.name, endpoint.uid, new)
+        self._noted(rbac.ENDPOINTS, stored, kind="Status")
+        return True
+
+    def events(
+        self, endpoint: Endpoint | InvalidEndpoint, notes: tuple[EventNote, ...], now: datetime
+    ) -> None:
+        """Post the events of this pass."""
+        subject = events.Subject(endpoint.namespace, endpoint.name, endpoint.uid)
+        for note in notes:
+            events.post(
+                self.cluster,
+                subject,
+                reason=note.reason,
+                message=note.message,
+                warning=note.warning,
+                now=now,
+            )
+            self.metrics.writes.labels("Event").inc()
+
+    def _noted(self, resource: Resource, stored: Raw, kind: str | None = None) -> None:
+        self.views.put(resource, stored)
+        self.metrics.writes.labels(kind or resource.kind).inc()
+
+
+def _version(held: Raw | None) -> str | None:
+    return None if held is None else str((held.get("metadata") or {}).get("resourceVersion", ""))

@@ -1,0 +1,133 @@
+"""The evidence of crashes: logs are fetched while they exist, and classified at once.
+
+Which log holds the newest end depends on the container's state (kubelet 1.37): while it is
+`terminated` it is the current one, afterwards the previous one. Only one dead container is kept,
+and its log can be gone at any time; then the termination message (the end of the log, 2 KB) is
+what there is. A cause is asked for once and kept in memory; the planner keeps it in the record.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+from parkade.adapters import rbac
+from parkade.adapters.cluster import Cluster
+from parkade.adapters.errors import AdapterError, UnavailableError
+from parkade.api import names
+from parkade.rollout.causes import CauseClass, ContainerEvidence, RootCause, classify
+from parkade.rollout.observed import Evidence, PodState
+from parkade.rollout.record import Record
+
+logger = logging.getLogger(__name__)
+
+TAIL_LINES = 5000
+MAX_EVENTS = 20
+MAX_CAUSES = 1000
+
+Key = tuple[str, int]
+"""Uid of the pod and number of the termination."""
+
+
+@dataclass(slots=True)
+class EvidenceKeeper:
+    """Causes of terminations by pod and number. Each key is used by one worker at a time."""
+
+    cluster: Cluster
+    _causes: dict[Key, RootCause] = field(default_factory=dict)
+
+    def collect(self, namespace: str, pods: Collection[PodState], record: Record) -> Evidence:
+        """Return the causes of the last terminations of these pods, fetching what is new."""
+        settled = _settled(record)
+        for pod in pods:
+            key = (pod.uid, pod.terminations)
+            if pod.terminations and key not in self._causes and key not in settled:
+                self._look(namespace, pod, pods)
+        uids = {pod.uid for pod in pods}
+        return {key: cause for key, cause in list(self._causes.items()) if key[0] in uids}
+
+    def _look(self, namespace: str, pod: PodState, pods: Iterable[PodState]) -> None:
+        text, certain = self._log(namespace, pod)
+        cause = classify(text, self._container(namespace, pod, pods))
+        if certain or cause.cause_class is not CauseClass.UNKNOWN:
+            self._keep((pod.uid, pod.terminations), cause)
+        logger.info(
+            "%s/%s ended (termination %d): %s, %s",
+            namespace,
+            pod.name,
+            pod.terminations,
+            cause.cause_class.value,
+            cause.message or "no message",
+        )
+
+    def _keep(self, key: Key, cause: RootCause) -> None:
+        self._causes[key] = cause
+        while len(self._causes) > MAX_CAUSES:
+            del self._causes[next(iter(self._causes))]
+
+    def _log(self, namespace: str, pod: PodState) -> tuple[str, bool]:
+        """Return the log of the last end; False where another try may find more."""
+        message = pod.last_termination.message if pod.last_termination else ""
+        running = pod.running_since is not None
+        for previous in (True,) if running else (False, True):
+            try:
+                log = self.cluster.pod_log(
+                    namespace,
+                    pod.name,
+                    names.ENGINE_CONTAINER,
+                    previous=previous,
+                    tail_lines=TAIL_LINES,
+                )
+            except UnavailableError as error:
+                logger.info("The log of %s/%s can't be read now: %s", namespace, pod.name, error)
+                return message, False
+            except AdapterError as error:
+                logger.warning("The log of %s/%s can't be read: %s", namespace, pod.name, error)
+                return message, True
+            if log:
+                return log, True
+        return message, True
+
+    def _container(
+        self, namespace: str, pod: PodState, pods: Iterable[PodState]
+    ) -> ContainerEvidence:
+        ended = pod.last_termination
+        return ContainerEvidence(
+            exit_code=ended.exit_code if ended else None,
+            reason=pod.disrupted or (ended.reason if ended else ""),
+            message=ended.message if ended else "",
+            waiting_reason=pod.waiting_reason,
+            events=self._events(namespace, pod),
+            ready_before=pod.was_ready,
+            deletion_requested=pod.deleting,
+            predecessor_on_gpu=_predecessor(pod, pods),
+        )
+
+    def _events(self, namespace: str, pod: PodState) -> tuple[tuple[str, str], ...]:
+        """Return what the kubelet said of the pod: a probe that killed it stands only here."""
+        try:
+            found = self.cluster.list(
+                rbac.EVENTS, namespace, field_selector=f"involvedObject.uid={pod.uid}"
+            )
+        except AdapterError as error:
+            logger.info("The events of %s/%s can't be read: %s", namespace, pod.name, error)
+            return ()
+        return tuple(
+            (str(one.get("reason", "")), str(one.get("message", ""))) for one in found[-MAX_EVENTS:]
+        )
+
+
+def _settled(record: Record) -> set[Key]:
+    """Return terminations that the record has with a cause already."""
+    candidate = record.candidate
+    return {
+        (seen.pod_uid, seen.number)
+        for seen in (candidate.terminations if candidate is not None else ())
+    }
+
+
+def _predecessor(pod: PodState, pods: Iterable[PodState]) -> bool | None:
+    """Tell whether another of these pods is on its way out on the same node; None: not known."""
+    leaving = [one for one in pods if one.uid != pod.uid and one.node == pod.node and one.deleting]
+    return True if leaving and pod.node else None

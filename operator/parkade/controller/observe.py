@@ -1,0 +1,104 @@
+"""Step one of a pass: everything that is known of an endpoint, as one frozen value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from parkade.adapters import rbac
+from parkade.api import names
+from parkade.api.endpoint import Endpoint
+from parkade.controller import record_store
+from parkade.controller.views import EndpointKey, Raw, Views
+from parkade.rollout.observed import (
+    DeploymentState,
+    DisruptionBudget,
+    ForeignChild,
+    PodState,
+    ReplicaSetState,
+)
+from parkade.rollout.parsing import (
+    deployment_from,
+    disruption_budget_from,
+    foreign_child_from,
+    foreign_children,
+    pod_from,
+    replica_set_from,
+)
+from parkade.rollout.rebuild import rebuild
+from parkade.rollout.record import Record
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One endpoint and all that belongs to it, as last seen; nothing below fetches it again."""
+
+    endpoint: Endpoint
+    now: datetime
+    record: Record
+    """Read, or made anew where it was lost."""
+    record_object: Raw | None
+    """The ConfigMap that holds it; None where there is none."""
+    deployment: DeploymentState | None
+    service: Raw | None
+    replica_sets: tuple[ReplicaSetState, ...]
+    pods: tuple[PodState, ...]
+    foreign: tuple[ForeignChild, ...]
+    budgets: tuple[DisruptionBudget, ...]
+
+    @property
+    def key(self) -> EndpointKey:
+        """Namespace and name."""
+        return self.endpoint.key
+
+    def fingerprint_of_pod(self, pod_name: str) -> str | None:
+        """Return what a pod ran, also where it is gone and only its ReplicaSet tells."""
+        for pod in self.pods:
+            if pod.name == pod_name:
+                return pod.fingerprint
+        for one in self.replica_sets:
+            if pod_name.startswith(f"{one.name}-"):
+                return _fingerprint(one)
+        return None
+
+
+def observe(views: Views, endpoint: Endpoint, now: datetime) -> Observation:
+    """Gather what the views hold of an endpoint."""
+    key = endpoint.key
+    named = views.named(rbac.DEPLOYMENTS, *key)
+    deployment = None if named is None else deployment_from(named)
+    service = views.named(rbac.SERVICES, *key)
+    config_map = record_store.held(views, *key)
+    replica_sets = tuple(replica_set_from(one) for one in views.children(rbac.REPLICASETS, key))
+    pods = tuple(pod_from(one) for one in views.children(rbac.PODS, key))
+    budgets = views.in_namespace(rbac.DISRUPTION_BUDGETS, endpoint.namespace)
+    record = record_store.read(config_map, endpoint.uid)
+    return Observation(
+        endpoint=endpoint,
+        now=now,
+        record=record or rebuild(endpoint, deployment, replica_sets, now),
+        record_object=config_map,
+        deployment=deployment,
+        service=service,
+        replica_sets=replica_sets,
+        pods=pods,
+        foreign=foreign_children(
+            endpoint.uid,
+            deployment,
+            replica_sets,
+            pods,
+            _foreign(endpoint.uid, {"Service": service, "ConfigMap": config_map}),
+        ),
+        budgets=tuple(disruption_budget_from(one) for one in budgets),
+    )
+
+
+def _foreign(uid: str, objects: dict[str, Raw | None]) -> tuple[ForeignChild, ...]:
+    found = (foreign_child_from(raw, kind, uid) for kind, raw in objects.items() if raw is not None)
+    return tuple(child for child in found if child is not None)
+
+
+def _fingerprint(replica_set: ReplicaSetState) -> str | None:
+    meta = replica_set.template.get("metadata") or {}
+    value = (meta.get("annotations") or {}).get(names.FINGERPRINT_ANNOTATION)
+    return value if isinstance(value, str) else None

@@ -1,0 +1,252 @@
+"""Step three of a pass: what should run, from traffic, memory and model, as the planner takes it.
+
+The traffic's reading becomes a workload or a reason why it can't be told, what engines measured
+becomes memory, and sizing's answer becomes `Desired` with the parts of status that explain it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+from parkade.adapters.traffic import Traffic
+from parkade.api.conditions import ConditionStatus, Reason
+from parkade.api.settings import Settings
+from parkade.controller.learn import from_learned
+from parkade.controller.models import Answer, ModelFacts
+from parkade.controller.observe import Observation
+from parkade.rollout.actions import Desired, Finding
+from parkade.rollout.render import render_revision
+from parkade.rollout.revision import inputs_hash, tuning_hash
+from parkade.sizing import cards
+from parkade.sizing.gates import gate
+from parkade.sizing.inputs import MeasuredMemory
+from parkade.sizing.ledger import SpeedPoint
+from parkade.sizing.recommend import (
+    Device,
+    NotSizable,
+    Sizing,
+    SizingInputs,
+    recommend,
+)
+from parkade.sizing.workload import CannotTell, Workload
+
+SCRAPES_UNTIL_MISSED = 4
+"""A pod that has been ready for so many scrape intervals should be in the answer."""
+
+FALSE_REASONS = frozenset({Reason.INSUFFICIENT_REQUESTS, Reason.NO_TRAFFIC, Reason.ASSUMED_LENGTHS})
+"""Known and too little; every other reason means that it is not known."""
+
+ANY_SETTINGS = Settings(1, Decimal("0.9"))
+
+
+@dataclass(frozen=True, slots=True)
+class Sized:
+    """What sizing says, in the planner's words, with the parts of status that explain it."""
+
+    desired: Desired
+    workload_observed: Finding
+    objectives_met: Finding
+    status: Mapping[str, Any] = field(default_factory=dict)
+
+
+def size(
+    seen: Observation, traffic: Traffic | CannotTell, model: Answer, node_memory_bytes: int | None
+) -> Sized:
+    """Return what should run. `node_memory_bytes` is what node labels say of the card, per GPU."""
+    workload = observe_workload(seen, traffic)
+    observed = _workload_finding(seen, workload)
+    if not isinstance(model, ModelFacts):
+        return _unsized(seen, model, observed)
+    inputs = _inputs(seen, model, workload, node_memory_bytes)
+    if isinstance(inputs, NotSizable):
+        return _unsized(seen, inputs, observed)
+    answer = recommend(inputs)
+    if isinstance(answer, NotSizable):
+        return _unsized(seen, answer, observed)
+    return Sized(
+        desired=Desired(
+            settings=answer.settings,
+            reason=answer.held or Reason.APPLIED,
+            message=answer.held_message,
+            first=_first(seen, inputs, answer),
+            total_bytes=answer.memory.total_bytes,
+            headroom_bytes=inputs.headroom_bytes,
+            predicted_kv_tokens=answer.memory.pool_tokens,
+        ),
+        workload_observed=observed,
+        objectives_met=_objectives(answer),
+        status=answer.to_status(),
+    )
+
+
+def unsized(
+    seen: Observation, why: NotSizable | CannotTell, traffic: Traffic | CannotTell
+) -> Sized:
+    """Return the same where sizing can't be asked at all."""
+    return _unsized(seen, why, _workload_finding(seen, observe_workload(seen, traffic)))
+
+
+def observe_workload(seen: Observation, traffic: Traffic | CannotTell) -> Workload | CannotTell:
+    """Return the endpoint's workload out of the reading for all."""
+    if isinstance(traffic, CannotTell):
+        return traffic
+    settled = seen.now - timedelta(
+        seconds=SCRAPES_UNTIL_MISSED * traffic.scope.scrape_interval_seconds
+    )
+    expected = [
+        pod.name
+        for pod in seen.pods
+        if pod.is_ready and pod.ready_since and pod.ready_since < settled
+    ]
+    current = fingerprint(seen)
+    reading = traffic.reading(
+        seen.key,
+        expected_pods=expected,
+        in_flight_of=lambda pod: seen.fingerprint_of_pod(pod) == current,
+    )
+    return gate(reading, min_requests=seen.endpoint.spec.workload.min_requests)
+
+
+def fingerprint(seen: Observation) -> str:
+    """Return the fingerprint of the user's spec as it is now.
+
+    The target's own is kept while the user changed nothing: a renderer of an upgraded operator
+    would give another one, and what was measured still holds.
+    """
+    target = seen.record.target
+    if target is not None and target.inputs == inputs_hash(seen.endpoint.spec):
+        return target.fingerprint
+    return render_revision(seen.endpoint, _some_settings(seen)).fingerprint
+
+
+def in_force(seen: Observation) -> Settings | None:
+    """Return the settings that hysteresis protects: the last good ones, else those tried first."""
+    record = seen.record
+    if record.last_good is not None:
+        return record.last_good.settings
+    return record.candidate.revision.settings if record.candidate is not None else None
+
+
+def _some_settings(seen: Observation) -> Settings:
+    initial = seen.endpoint.spec.tuning.initial
+    return in_force(seen) or (initial.settings if initial is not None else ANY_SETTINGS)
+
+
+def _inputs(
+    seen: Observation,
+    model: ModelFacts,
+    workload: Workload | CannotTell,
+    node_memory_bytes: int | None,
+) -> SizingInputs | NotSizable:
+    spec, record = seen.endpoint.spec, seen.record
+    current, tuning = fingerprint(seen), tuning_hash(spec)
+    measured = from_learned(record.learned.get(current))
+    device = _device(seen, measured, node_memory_bytes)
+    if isinstance(device, NotSizable):
+        return device
+    lessons = record.lessons(current, tuning)
+    caps = [one.max_num_seqs_below - 1 for one in lessons if one.max_num_seqs_below is not None]
+    return SizingInputs(
+        spec=spec,
+        architecture=model.architecture,
+        weights_bytes=model.weights_bytes,
+        device=device,
+        workload=workload,
+        measured=measured,
+        ledger=_ledger(seen, current),
+        in_force=in_force(seen),
+        effective_headroom_bytes=record.effective_headroom(
+            current, tuning, spec.tuning.headroom_bytes
+        ),
+        max_num_seqs_cap=max(1, min(caps)) if caps else None,
+    )
+
+
+def _device(
+    seen: Observation, measured: MeasuredMemory | None, node_memory_bytes: int | None
+) -> Device | NotSizable:
+    accelerator = seen.endpoint.spec.accelerator
+    if measured is not None:
+        return cards.measured_device(accelerator.product, measured.total_bytes, measured.free_bytes)
+    known = accelerator.memory is not None or cards.card_of(accelerator.product) is not None
+    return cards.device(accelerator, total_bytes=None if known else node_memory_bytes)
+
+
+def _ledger(seen: Observation, current: str) -> tuple[SpeedPoint, ...]:
+    points = (SpeedPoint.from_dict(raw) for raw in seen.record.ledger)
+    return tuple(one for one in points if one is not None and one.fingerprint == current)
+
+
+def _first(seen: Observation, inputs: SizingInputs, answer: Sizing) -> Settings:
+    """Return what a fingerprint starts with that never ran.
+
+    With a last good revision that is the first-estimate fraction and the N in force, cut to the
+    new bounds; `tuning.initial` is for endpoints that never ran at all.
+    """
+    spec, last_good = seen.endpoint.spec, seen.record.last_good
+    if last_good is None:
+        return spec.tuning.initial.settings if spec.tuning.initial is not None else answer.target
+    seqs = min(last_good.settings.max_num_seqs, max(1, int(answer.unsnapped)))
+    if inputs.max_num_seqs_cap is not None:
+        seqs = min(seqs, inputs.max_num_seqs_cap)
+    return Settings(seqs, answer.target.gpu_memory_utilization)
+
+
+def _unsized(seen: Observation, why: NotSizable | CannotTell, observed: Finding) -> Sized:
+    """Sizing has no answer: what runs stays; a new endpoint may still start as it was told."""
+    initial = seen.endpoint.spec.tuning.initial
+    stalled = isinstance(why, NotSizable)
+    return Sized(
+        desired=Desired(
+            settings=None,
+            reason=why.reason if stalled else Reason.INSUFFICIENT_EVIDENCE,
+            message=why.message,
+            first=initial.settings if initial is not None else None,
+            stalled=stalled,
+        ),
+        workload_observed=observed,
+        objectives_met=Finding(ConditionStatus.UNKNOWN, *_no_objectives(seen, why.message)),
+        status=why.to_status() if isinstance(why, NotSizable) else {},
+    )
+
+
+def _no_objectives(seen: Observation, message: str) -> tuple[Reason, str]:
+    if seen.endpoint.spec.objectives is None:
+        return Reason.NO_OBJECTIVES, "The spec asks for nothing."
+    return Reason.CANNOT_TELL, message
+
+
+def _workload_finding(seen: Observation, workload: Workload | CannotTell) -> Finding:
+    if isinstance(workload, Workload):
+        return Finding(
+            ConditionStatus.TRUE,
+            Reason.OBSERVED,
+            f"{workload.requests:.0f} requests finished in the last "
+            f"{workload.window_seconds:.0f} s.",
+        )
+    spec = seen.endpoint.spec
+    if spec.replicas == 0 and not seen.pods:
+        return Finding(
+            ConditionStatus.UNKNOWN, Reason.SCALED_TO_ZERO, "No pod runs, so nothing is measured."
+        )
+    if workload.reason is Reason.NO_TRAFFIC and spec.workload.assumed is not None:
+        return Finding(
+            ConditionStatus.FALSE,
+            Reason.ASSUMED_LENGTHS,
+            f"{workload.message} The lengths of workload.assumed are used.",
+        )
+    known = workload.reason in FALSE_REASONS
+    status = ConditionStatus.FALSE if known else ConditionStatus.UNKNOWN
+    return Finding(status, workload.reason, workload.message)
+
+
+def _objectives(answer: Sizing) -> Finding:
+    verdict = answer.objectives
+    status = ConditionStatus.UNKNOWN
+    if verdict.met is not None:
+        status = ConditionStatus.TRUE if verdict.met else ConditionStatus.FALSE
+    return Finding(status, verdict.reason, verdict.message)

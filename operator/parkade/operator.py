@@ -1,0 +1,156 @@
+"""Kopf's part: watches, and nothing else. No finalizer, no annotation, no write of its own.
+
+Index handlers put every body into the views before any event handler runs, so the first event
+handler that runs tells that the views are complete. Event handlers mark what was deleted. What a
+pass does is in `controller/`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import threading
+from typing import Any
+
+import kopf
+
+from parkade.adapters import rbac
+from parkade.adapters.rbac import Resource
+from parkade.controller.lease import Lease, keep, take
+from parkade.controller.process import Process, label_selector
+
+logger = logging.getLogger(__name__)
+
+REQUEST_TIMEOUT_SECONDS = 30.0
+EXIT_SECONDS = 15.0
+
+
+def build_registry(process: Process) -> kopf.OperatorRegistry:
+    """Return an explicit registry with an index and an event handler for each watched kind."""
+    registry = kopf.OperatorRegistry()
+    _register_process(registry, process)
+    for resource in rbac.WATCHED:
+        _register_kind(registry, process, resource)
+    return registry
+
+
+def build_settings() -> kopf.OperatorSettings:
+    """Return Kopf's settings: filtered watches, no scanning, no posting."""
+    settings = kopf.OperatorSettings()
+    settings.scanning.disabled = True
+    settings.posting.enabled = False
+    settings.networking.request_timeout = REQUEST_TIMEOUT_SECONDS
+    settings.process.ultimate_exiting_timeout = EXIT_SECONDS
+    for resource in rbac.WATCHED:
+        selector = label_selector(resource)
+        if selector:
+            # A tuple: keys with slashes silently match nothing.
+            key = (resource.group, resource.version, resource.plural)
+            settings.watching.label_selectors[key] = selector
+    return settings
+
+
+def run(process: Process, lease: Lease | None) -> int:
+    """Run until a signal or a lost lease; return the exit status. Blocks.
+
+    Probes answer from the start; nothing is watched or written before the lease is ours.
+    """
+    lost = threading.Event()
+    _stop_on_signals(process)
+    process.start()
+    try:
+        if lease is not None:
+            if not take(lease, process.stopping):
+                return 0
+            _keep_in_thread(lease, process, lost)
+        asyncio.run(_watch(process))
+    finally:
+        process.stop()
+        if lease is not None and not lost.is_set():
+            lease.release()
+    return 1 if lost.is_set() else 0
+
+
+async def _watch(process: Process) -> None:
+    """Run Kopf until the process is to stop; raises what ends Kopf otherwise."""
+    stop_flag, ready_flag = asyncio.Event(), asyncio.Event()
+    namespaces = process.settings.namespaces
+    helpers = [
+        asyncio.create_task(_stop_when(process, stop_flag)),
+        asyncio.create_task(_tell_when_ready(process, ready_flag)),
+    ]
+    try:
+        await kopf.operator(
+            registry=build_registry(process),
+            settings=build_settings(),
+            standalone=True,
+            clusterwide=not namespaces,
+            namespaces=namespaces,
+            stop_flag=stop_flag,
+            ready_flag=ready_flag,
+        )
+    finally:
+        process.stopping.set()
+        for helper in helpers:
+            helper.cancel()
+
+
+async def _stop_when(process: Process, stop_flag: asyncio.Event) -> None:
+    await asyncio.to_thread(process.stopping.wait)
+    stop_flag.set()
+
+
+async def _tell_when_ready(process: Process, ready_flag: asyncio.Event) -> None:
+    await ready_flag.wait()
+    process.watching()
+
+
+def _keep_in_thread(lease: Lease, process: Process, lost: threading.Event) -> None:
+    def on_lost(problem: str) -> None:
+        logger.error("The lease %s/%s is lost: %s", lease.namespace, lease.name, problem)
+        lost.set()
+        process.stopping.set()
+        # Two operators at once are worse than a pass that is cut off.
+        threading.Timer(EXIT_SECONDS, os._exit, (1,)).start()
+
+    threading.Thread(
+        target=keep, args=(lease, process.stopping, on_lost), name="lease", daemon=True
+    ).start()
+
+
+def _stop_on_signals(process: Process) -> None:
+    """Kopf takes the signals over once it runs; before that we may wait for the lease."""
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: process.stopping.set())
+
+
+def _register_process(registry: kopf.OperatorRegistry, process: Process) -> None:
+    @kopf.on.login(registry=registry)
+    def login(**_: Any) -> kopf.ConnectionInfo:
+        found = process.cluster.login()
+        return kopf.ConnectionInfo(
+            server=found.server,
+            ca_path=found.ca_path,
+            insecure=found.insecure,
+            certificate_path=found.certificate_path,
+            private_key_path=found.private_key_path,
+            scheme=found.scheme,
+            token=found.token,
+        )
+
+
+def _register_kind(registry: kopf.OperatorRegistry, process: Process, resource: Resource) -> None:
+    where = (resource.group, resource.version, resource.plural)
+
+    @kopf.index(*where, id=f"seen_{resource.plural}", registry=registry)
+    async def index(body: kopf.Body, **_: Any) -> None:
+        process.saw(resource, dict(body))
+
+    @kopf.on.event(*where, id=f"event_{resource.plural}", registry=registry)
+    async def event(type: str | None, body: kopf.Body, **_: Any) -> None:  # noqa: A002 - Kopf's word
+        process.views_complete()
+        if type == "DELETED":
+            process.deleted(resource, dict(body))
