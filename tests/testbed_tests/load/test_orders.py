@@ -76,8 +76,8 @@ def test_absurd_bounds_are_refused(bounds):
 
 
 def test_a_trace_is_played_faster(tmp_path):
-    header = "seconds,prompt_tokens,output_tokens,prefix_seen_tokens"
-    rows = "\n".join([header, "0.0,100,4,0", "8,200,0,500", "90,1,1,0"])
+    rows = "seconds,prompt_tokens,output_tokens,prefix_seen_tokens\n"
+    rows += "0.0,100,4,0\n8,200,0,500\n90,1,1,0\n"
     plain, packed = tmp_path / "trace.csv", tmp_path / "trace.csv.gz"
     plain.write_text(rows)
     packed.write_bytes(gzip.compress(rows.encode()))
