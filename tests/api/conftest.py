@@ -6,6 +6,7 @@ from parkade.cli.crd import manifest
 from testbed.waiting import wait_until
 
 CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+AGGREGATED = {"accept": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"}
 NAME = "inferenceendpoints.serving.parkade.dev"
 
 
@@ -23,8 +24,15 @@ def crd(control_plane):
         return conditions["Established"]["status"] == "True"
 
     wait_until(established, "the CRD to be established", not_yet=(KeyError,))
+    for path in (
+        "/apis/serving.parkade.dev/v1alpha1",
+        "/openapi/v3/apis/serving.parkade.dev/v1alpha1",
+    ):
+        wait_until(
+            lambda path=path: control_plane.http.get(path).is_success, f"{path} to be served"
+        )
     wait_until(
-        lambda: control_plane.http.get("/apis/serving.parkade.dev/v1alpha1").is_success,
-        "the API server to serve the resource",
+        lambda: "serving.parkade.dev" in control_plane.http.get("/apis", headers=AGGREGATED).text,
+        "discovery to name the resource, as kubectl asks for it",
     )
     return control_plane

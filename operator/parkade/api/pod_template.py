@@ -5,7 +5,7 @@ Everything else in them is the user's and goes to the pod template as it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from parkade.api import names
@@ -23,11 +23,14 @@ OWNED_CONTAINER_FIELDS = (
 )
 """Of the engine's container: Parkade renders them."""
 
+MAX_CONTAINER_NAME = 63
+MAX_VARIABLE_NAME = 256
+
 _MAY_NOT = f"Not for the container {names.ENGINE_CONTAINER}, whose own is Parkade's."
 _NAME = {
     "type": "string",
     "minLength": 1,
-    "maxLength": 63,
+    "maxLength": MAX_CONTAINER_NAME,
     "description": "Name of the container.",
 }
 _WORDS = {
@@ -123,7 +126,7 @@ ENV_VAR_SCHEMA: dict[str, Any] = {
         "name": {
             "type": "string",
             "minLength": 1,
-            "maxLength": 256,
+            "maxLength": MAX_VARIABLE_NAME,
             "description": "Name of the variable.",
         }
     },
@@ -141,35 +144,33 @@ def problem_with_pod_template(template: Mapping[str, Any]) -> str | None:
             return f"metadata.{kind} must be an object"
         if not _MARKS_RULE.check(marks):
             return f"metadata.{kind}: {_MARKS_RULE.message}"
-    return next(_container_problems(spec.get("containers", [])), None)
+    return _problem_with_containers(spec.get("containers", []))
 
 
-def _container_problems(containers: object) -> Iterator[str]:
-    if not isinstance(containers, list):
-        yield "spec.containers must be a list"
-        return
-    seen: set[str] = set()
-    for index, container in enumerate(containers):
-        where = f"spec.containers[{index}]"
-        name = container.get("name") if isinstance(container, Mapping) else None
-        if not isinstance(name, str) or not name:
-            yield f"{where}.name is required"
-        elif name in seen:
-            yield f"{where}.name: duplicate value {name}"
-        elif not _CONTAINER_RULE.check(container):
-            yield f"{where}: {_CONTAINER_RULE.message}"
-        else:
-            seen.add(name)
-
-
-def problem_with_env(variables: tuple[Mapping[str, Any], ...]) -> str | None:
+def problem_with_env(variables: Sequence[Mapping[str, Any]]) -> str | None:
     """Return what the API server would refuse in the list of variables, or None."""
+    return problem_with_names(variables, MAX_VARIABLE_NAME)
+
+
+def problem_with_names(named: Sequence[object], longest: int) -> str | None:
+    """Return which item of a list lacks a name, or has one that is too long or not its own."""
     seen: set[str] = set()
-    for index, variable in enumerate(variables):
-        name = variable.get("name")
+    for index, item in enumerate(named):
+        name = item.get("name") if isinstance(item, Mapping) else None
         if not isinstance(name, str) or not name:
             return f"[{index}].name is required"
+        if len(name) > longest:
+            return f"[{index}].name may have at most {longest} characters"
         if name in seen:
             return f"[{index}].name: duplicate value {name}"
         seen.add(name)
     return None
+
+
+def _problem_with_containers(containers: object) -> str | None:
+    if not isinstance(containers, list):
+        return "spec.containers must be a list"
+    if problem := problem_with_names(containers, MAX_CONTAINER_NAME):
+        return f"spec.containers{problem}"
+    owned = [index for index, one in enumerate(containers) if not _CONTAINER_RULE.check(one)]
+    return f"spec.containers[{owned[0]}]: {_CONTAINER_RULE.message}" if owned else None

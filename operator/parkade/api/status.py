@@ -65,6 +65,10 @@ MAX_REJECTED = 10
 MAX_EXPLANATION = 64
 
 
+BY_TYPE = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
+"""Conditions of other managers survive ours."""
+
+
 class LimitedBy(StrEnum):
     """The smallest upper bound on max_num_seqs."""
 
@@ -217,7 +221,9 @@ class EndpointStatus(ApiModel):
 
     observed_generation: Annotated[int, Field(ge=-1, le=MAX_INT)] = -1
     """Generation of the spec that this status is about; -1 before the first visit."""
-    conditions: Annotated[tuple[Condition, ...], Field(max_length=16)] = ()
+    conditions: Annotated[
+        tuple[Condition, ...], Field(max_length=16, json_schema_extra=BY_TYPE)
+    ] = ()
     """Ready, Reconciling, Stalled, WorkloadObserved, SettingsApplied, ObjectivesMet."""
     replicas: Count | None = None
     """Pods that exist."""
