@@ -174,7 +174,8 @@ def _answer(response: requests.Response, content: bytes) -> Answer:
     if not isinstance(document, dict):
         if status >= 400:
             text = content[:512].decode("utf-8", "replace")
-            raise from_status(status, f"Prometheus: HTTP {status}: {text}")
+            retry_after = response.headers.get("Retry-After")
+            raise from_status(status, f"Prometheus: HTTP {status}: {text}", retry_after)
         raise UnusableAnswerError(
             f"HTTP {status} from {response.url} is not an answer of a Prometheus; check its URL"
         )
