@@ -45,20 +45,25 @@ class EngineArgs:
 
 
 def hint_problem(engine: Engine) -> str | None:
-    """Return why an argument or variable that fixes the pool is refused, or None.
+    """Return why an argument or variable that fixes the pool is refused, or None."""
+    return hint_in(engine.extra_args, engine.env)
+
+
+def hint_in(extra_args: Iterable[str], env: Iterable[Mapping[str, object]]) -> str | None:
+    """Return why these arguments and variables are refused, or None.
 
     The engine's own hint (`--kv-cache-memory=...`) holds only for the exact run that printed it.
     """
-    for argument in engine.extra_args:
-        name = argument.split("=", 1)[0].split(" ", 1)[0].replace("_", "-")
+    for argument in extra_args:
+        name = argument.strip().split("=", 1)[0].split(" ", 1)[0].replace("_", "-")
         if name.startswith("--kv-cache-mem"):
             return (
-                f"engine.extraArgs has {argument!r}: the engine's hint holds only for the exact "
-                "run that printed it (another KV format, drafter, length or version voids it, and "
-                "it leaves 150 MiB free), and with it the fraction has no effect; remove it, "
-                "tuning.headroom says what stays free."
+                f"engine.extraArgs has {argument[:80]!r}: the engine's hint holds only for the "
+                "exact run that printed it (another KV format, drafter, length or version voids "
+                "it, and it leaves 150 MiB free), and with it the fraction has no effect; remove "
+                "it, tuning.headroom says what stays free."
             )
-    for variable in engine.env:
+    for variable in env:
         if variable.get("name") == _HINT_ENV and str(variable.get("value", "0")) not in {"0", ""}:
             return (
                 f"engine.env sets {_HINT_ENV}: the engine would start from a stored hint that "

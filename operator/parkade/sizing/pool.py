@@ -7,6 +7,7 @@ from decimal import Decimal
 
 from parkade.api.conditions import Reason
 from parkade.api.quantity import MIB, gib, quantity
+from parkade.api.spec import utilization_of
 from parkade.api.status import MemoryBasis
 from parkade.sizing.cards import is_blackwell, measured_device
 from parkade.sizing.engine_args import EngineArgs, engine_args, hint_problem
@@ -178,7 +179,7 @@ def pool_at(at: Setup, utilization: Decimal, max_num_seqs: int) -> Pool:
         total_bytes=at.device.total_bytes,
         free_bytes=at.device.certain_free_bytes,
         headroom_bytes=at.inputs.headroom_bytes,
-        utilization=f"{utilization:f}",
+        utilization=utilization_of(utilization),
         requested_bytes=requested,
         weights_bytes=taken.weights_bytes,
         peak_activation_bytes=taken.peak_activation_bytes,

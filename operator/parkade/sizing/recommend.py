@@ -167,9 +167,10 @@ def _settled_fraction(at: Setup, wanted: Decimal, seqs: int) -> Decimal:
     pool = pool_at(at, now, seqs)
     if misfit(pool) is not None:
         return wanted
-    gain = 100.0 * (
-        pool_at(at, wanted, seqs).memory.available_kv_bytes / pool.memory.available_kv_bytes - 1
-    )
+    gain = 0.0
+    if isinstance(at.inputs.workload, Workload):  # with too little data running settings stay
+        larger = pool_at(at, wanted, seqs).memory.available_kv_bytes
+        gain = 100.0 * (larger / pool.memory.available_kv_bytes - 1)
     spec = at.inputs.spec.tuning
     return settle(
         at.fraction_basis(),

@@ -11,6 +11,7 @@ from parkade.api import status
 from parkade.api.conditions import Reason
 from parkade.api.quantity import quantity
 from parkade.api.settings import Settings
+from parkade.api.spec import utilization_of
 from parkade.api.status import FootprintBasis, LimitedBy, MemoryBasis, TriState
 from parkade.sizing.workload import CannotTell
 
@@ -172,7 +173,7 @@ class Sizing:
         """Return `recommendation`, `memory` and `workload` with the keys of status."""
         recommendation = status.Recommendation(
             max_num_seqs=self.settings.max_num_seqs,
-            gpu_memory_utilization=f"{self.settings.gpu_memory_utilization:f}",
+            gpu_memory_utilization=utilization_of(self.settings.gpu_memory_utilization),
             limited_by=self.limited_by,
             bounds=status.Bounds(
                 **{_FIELDS[kind]: bound.to_status() for kind, bound in self.bounds.items()}

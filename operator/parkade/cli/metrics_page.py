@@ -1,0 +1,165 @@
+"""Saved `/metrics` pages of vLLM: one since the engine's start, or the difference of two.
+
+Names and buckets: vllm/v1/metrics/loggers.py and buckets.py, vLLM 0.20 to 0.33. Series of several
+data-parallel engines or models on a page are added up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from parkade.cli.errors import UsageError
+from parkade.sizing.gates import RawHistogram, WorkloadReading
+
+_QUEUED_SECONDS = 0.3
+
+PROMPT = "vllm:request_prompt_tokens"
+OUTPUT = "vllm:request_generation_tokens"
+QUEUE = "vllm:request_queue_time_seconds"
+TOKEN_TIME = "vllm:request_time_per_output_token_seconds"  # noqa: S105 - a metric
+FIRST_TOKEN = "vllm:time_to_first_token_seconds"  # noqa: S105 - a metric
+_HISTOGRAMS = (PROMPT, OUTPUT, QUEUE, TOKEN_TIME, FIRST_TOKEN)
+_COUNTERS = (
+    "vllm:prompt_tokens_cached",
+    "vllm:prefix_cache_hits",
+    "vllm:num_preemptions",
+    "vllm:spec_decode_num_drafts",
+    "vllm:spec_decode_num_accepted_tokens",
+)
+_GAUGES = ("vllm:num_requests_running", "vllm:kv_cache_usage_perc")
+
+
+@dataclass
+class Page:
+    """One page, series added up."""
+
+    buckets: dict[str, dict[float, float]] = field(default_factory=dict)
+    sums: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    counts: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    counters: dict[str, float] = field(default_factory=dict)
+    gauges: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    pool_tokens: float | None = None
+
+
+def is_metrics_page(text: str) -> bool:
+    """Whether a text is a page of metrics rather than a traffic file."""
+    return "# TYPE vllm:" in text or "\nvllm:" in text or text.startswith("vllm:")
+
+
+def parse_page(text: str, path: str) -> Page:
+    """Return the page's vLLM series."""
+    from prometheus_client.parser import text_string_to_metric_families  # noqa: PLC0415
+
+    page = Page()
+    try:
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                _take(page, sample.name, dict(sample.labels), float(sample.value))
+    except (ValueError, KeyError, IndexError, TypeError) as error:
+        reason = " ".join(str(error).split())[:120]
+        raise UsageError(f"metrics page {path!r} cannot be read: {reason}") from error
+    if PROMPT not in page.buckets or OUTPUT not in page.buckets:
+        raise UsageError(
+            f"metrics page {path!r} has no {PROMPT} and {OUTPUT}: save the page of a vLLM that "
+            "runs without --disable-log-stats"
+        )
+    return page
+
+
+def _take(page: Page, name: str, labels: dict[str, str], value: float) -> None:
+    base, _, part = name.rpartition("_")
+    if base in _HISTOGRAMS and part == "bucket":
+        edges = page.buckets.setdefault(base, defaultdict(float))
+        edges[float(labels["le"])] += value
+    elif base in _HISTOGRAMS and part == "sum":
+        page.sums[base] += value
+    elif base in _HISTOGRAMS and part == "count":
+        page.counts[base] += value
+    elif base in _COUNTERS and part == "total":
+        page.counters[base] = page.counters.get(base, 0.0) + value
+    elif name in _GAUGES:
+        page.gauges[name].append(value)
+    elif name == "vllm:cache_config_info":
+        page.pool_tokens = _positive(labels.get("kv_cache_size_tokens"))
+
+
+def _positive(text: str | None) -> float | None:
+    try:
+        value = float(text or "")
+    except ValueError:
+        return None
+    return value if math.isfinite(value) and value > 0 else None
+
+
+def difference(first: Page, second: Page, paths: tuple[str, str]) -> Page:
+    """Return what happened between two pages of one engine."""
+    between = Page(
+        gauges={name: first.gauges[name] + second.gauges[name] for name in _GAUGES},
+        pool_tokens=second.pool_tokens,
+    )
+    for name, edges in second.buckets.items():
+        before = first.buckets.get(name, {})
+        between.buckets[name] = {
+            edge: count - before.get(edge, 0.0) for edge, count in edges.items()
+        }
+        between.sums[name] = second.sums[name] - first.sums[name]
+        between.counts[name] = second.counts[name] - first.counts[name]
+    for name, count in second.counters.items():
+        between.counters[name] = count - first.counters.get(name, 0.0)
+    fallen = [name for name, count in between.counts.items() if count < 0]
+    fallen += [name for name, edges in between.buckets.items() if min(edges.values()) < 0]
+    if fallen:
+        raise UsageError(
+            f"{fallen[0]} counts less in {paths[1]!r} than in {paths[0]!r}: give the earlier page "
+            "first; where the engine restarted in between, give the later page alone"
+        )
+    return between
+
+
+def reading(page: Page, window_seconds: float, scrapes: int) -> WorkloadReading:
+    """Return what a page says of the traffic. Gauges are those of `scrapes` moments."""
+    running, usage = (_mean_while_running(page, name) for name in _GAUGES)
+    drafts = page.counters.get("vllm:spec_decode_num_drafts", 0.0)
+    accepted = page.counters.get("vllm:spec_decode_num_accepted_tokens", 0.0)
+    cached = page.counters.get(
+        "vllm:prompt_tokens_cached", page.counters.get("vllm:prefix_cache_hits")
+    )
+    return WorkloadReading(
+        window_seconds=window_seconds,
+        prompt_tokens=_histogram(page, PROMPT),
+        output_tokens=_histogram(page, OUTPUT),
+        prefix_cached_tokens=cached,
+        queued_percent=_queued_percent(page),
+        running=running,
+        kv_usage=usage,
+        pool_tokens=page.pool_tokens,
+        preemptions=page.counters.get("vllm:num_preemptions"),
+        scrapes=scrapes,
+        time_per_output_token=_histogram(page, TOKEN_TIME),
+        time_to_first_token=_histogram(page, FIRST_TOKEN),
+        tokens_per_step=1.0 + accepted / drafts if drafts > 0 else None,
+    )
+
+
+def _histogram(page: Page, name: str) -> RawHistogram | None:
+    if name not in page.buckets:
+        return None
+    return RawHistogram(
+        tuple(sorted(page.buckets[name].items())), page.sums[name], page.counts[name]
+    )
+
+
+def _mean_while_running(page: Page, name: str) -> float | None:
+    running = page.gauges["vllm:num_requests_running"]
+    values = page.gauges[name]
+    pairs = [value for value, now in zip(values, running, strict=False) if now > 0]
+    return sum(pairs) / len(pairs) if pairs else None
+
+
+def _queued_percent(page: Page) -> float | None:
+    edges, total = page.buckets.get(QUEUE), page.counts[QUEUE]
+    if edges is None or not total > 0 or _QUEUED_SECONDS not in edges:
+        return None
+    return min(100.0, max(0.0, 100.0 * (1 - edges[_QUEUED_SECONDS] / total)))

@@ -1,0 +1,272 @@
+"""`parkade plan`: the whole decision for a resource, offline."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from parkade.cli.documents import parse_yaml_objects, read_text, read_yaml_objects
+from parkade.cli.errors import CannotSize, UsageError
+
+if TYPE_CHECKING:
+    from parkade.api.endpoint import Endpoint
+    from parkade.sizing.inputs import SizingInputs
+    from parkade.sizing.result import Sizing
+    from parkade.sizing.workload import CannotTell, Workload
+
+_TOP_LEVEL = {"apiVersion", "kind", "metadata", "spec", "status"}
+_MAX_GIB = 1_000_000.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `parkade plan`."""
+    add = parser.add_argument
+    add(
+        "-f", "--filename", required=True, metavar="FILE", help="an InferenceEndpoint, YAML or JSON"
+    )
+    add("--model-config", metavar="FILE", help="the model's config.json")
+    add(
+        "--draft-model-config", metavar="FILE", help="config.json of the drafter, if it has its own"
+    )
+    add("--weights-size", metavar="Q", help="weights in memory, as 20Gi (else model.weightsSize)")
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument(
+        "--traffic",
+        metavar="FILE",
+        nargs="+",
+        help="a traffic file, or one saved /metrics page of vLLM, or two for their difference",
+    )
+    source.add_argument("--prometheus", metavar="URL", help="read the traffic from this server")
+    add("--gpu-total-gib", metavar="T", type=_gib, help="what the engine calls total memory")
+    add("--gpu-free-gib", metavar="F", type=_gib, help="free memory at the engine's start")
+    add(
+        "-o",
+        "--output",
+        choices=("text", "json", "yaml", "html"),
+        default="text",
+        help="format (default: text)",
+    )
+    add("--manifests", action="store_true", help="print the Deployment and the Service instead")
+
+
+def _gib(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not 0 < value < _MAX_GIB:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of GiB above 0")
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What a plan was made from, for the pictures."""
+
+    endpoint: Endpoint
+    inputs: SizingInputs
+    sizing: Sizing
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the decision; raise UsageError for bad input, CannotSize where there is none."""
+    from parkade.sizing.recommend import NotSizable, recommend  # noqa: PLC0415 - start-up time
+
+    endpoint = read_endpoint(args.filename)
+    inputs = gather(args, endpoint)
+    sizing = recommend(inputs)
+    if isinstance(sizing, NotSizable):
+        raise CannotSize(f"cannot size this ({sizing.reason}): {sizing.message}")
+    for warning in sizing.warnings:
+        print(f"parkade: warning: {warning}", file=sys.stderr)
+    sys.stdout.write(_printed(args, Case(endpoint, inputs, sizing)))
+    return 0
+
+
+def read_endpoint(path: str) -> Endpoint:
+    """Return the resource of a file, read strictly: unknown fields are refused."""
+    from parkade.api import names  # noqa: PLC0415
+    from parkade.api.endpoint import InvalidEndpoint, parse_endpoint  # noqa: PLC0415
+
+    documents = read_yaml_objects(path, "resource file")
+    ours = [one for one in documents if one.get("kind") == names.KIND]
+    if len(ours) != 1:
+        kinds = ", ".join(str(one.get("kind", "no kind"))[:40] for one in documents[:5])
+        raise UsageError(
+            f"resource file {path!r} must have one {names.KIND}, and has {len(ours)} "
+            f"(found: {kinds})"
+        )
+    body = ours[0]
+    _check_envelope(body, path)
+    _refuse_hint(body, path)
+    endpoint = parse_endpoint(body, strict=True)
+    if isinstance(endpoint, InvalidEndpoint):
+        raise UsageError(f"resource file {path!r}: {endpoint.message}")
+    return endpoint
+
+
+def _check_envelope(body: dict[str, Any], path: str) -> None:
+    from parkade.api import names  # noqa: PLC0415
+
+    unknown = sorted(str(key) for key in set(body) - _TOP_LEVEL)
+    if unknown:
+        raise UsageError(f"resource file {path!r}: {unknown[0]} is not a field of a resource")
+    if body.get("apiVersion") != names.API_VERSION:
+        raise UsageError(
+            f"resource file {path!r}: apiVersion is {body.get('apiVersion')!r}, not "
+            f"{names.API_VERSION}"
+        )
+    meta = body.get("metadata")
+    if not isinstance(meta, dict) or not isinstance(meta.get("name"), str) or not meta["name"]:
+        raise UsageError(f"resource file {path!r}: metadata.name is missing")
+    if not isinstance(body.get("spec"), dict):
+        raise UsageError(f"resource file {path!r}: spec is missing")
+    annotations = meta.get("annotations")
+    if annotations is not None and not isinstance(annotations, dict):
+        raise UsageError(f"resource file {path!r}: metadata.annotations is not an object")
+    generation = meta.get("generation", 0)
+    if isinstance(generation, bool) or not isinstance(generation, int):
+        raise UsageError(f"resource file {path!r}: metadata.generation is not a whole number")
+
+
+def _refuse_hint(body: dict[str, Any], path: str) -> None:
+    """Name the engine's hint before the general rule on flags refuses it without the reason."""
+    from parkade.sizing.engine_args import hint_in  # noqa: PLC0415
+
+    engine = body["spec"].get("engine")
+    if not isinstance(engine, dict):
+        return
+    arguments, env = engine.get("extraArgs"), engine.get("env")
+    problem = hint_in(
+        [one for one in arguments if isinstance(one, str)] if isinstance(arguments, list) else [],
+        [one for one in env if isinstance(one, dict)] if isinstance(env, list) else [],
+    )
+    if problem is not None:
+        raise UsageError(f"resource file {path!r}: spec.{problem}")
+
+
+def gather(args: argparse.Namespace, endpoint: Endpoint) -> SizingInputs:
+    """Return the inputs of sizing; raise CannotSize where the model or the card is not known."""
+    from parkade.api.quantity import GIB  # noqa: PLC0415
+    from parkade.cli.configs import read_architecture  # noqa: PLC0415
+    from parkade.sizing.cards import device  # noqa: PLC0415
+    from parkade.sizing.inputs import SizingInputs  # noqa: PLC0415
+    from parkade.sizing.result import NotSizable  # noqa: PLC0415
+
+    if args.model_config is None:
+        raise UsageError("--model-config is missing: give the model's config.json")
+    draft = args.draft_model_config
+    card = device(
+        endpoint.spec.accelerator,
+        total_bytes=None if args.gpu_total_gib is None else round(args.gpu_total_gib * GIB),
+        free_bytes=None if args.gpu_free_gib is None else round(args.gpu_free_gib * GIB),
+    )
+    if isinstance(card, NotSizable):
+        raise CannotSize(f"cannot size this ({card.reason}): {card.message}")
+    initial = endpoint.spec.tuning.initial
+    return SizingInputs(
+        spec=endpoint.spec,
+        architecture=read_architecture(Path(args.model_config)),
+        weights_bytes=_weights(args, endpoint),
+        device=card,
+        workload=read_workload(args, endpoint),
+        in_force=initial.settings if initial else None,
+        draft_architecture=None if draft is None else read_architecture(Path(draft)),
+    )
+
+
+def _weights(args: argparse.Namespace, endpoint: Endpoint) -> int | None:
+    from parkade.api.quantity import parse_bytes  # noqa: PLC0415
+
+    text = args.weights_size or endpoint.spec.model.weights_size
+    if text is None:
+        return None
+    size = parse_bytes(text)
+    if not size:
+        raise UsageError(f"--weights-size {text!r} is not a quantity of bytes above 0, as 20Gi")
+    return size
+
+
+def read_workload(args: argparse.Namespace, endpoint: Endpoint) -> Workload | CannotTell:
+    """Return the traffic that the arguments name, gated as the operator gates it."""
+    from parkade.api.conditions import Reason  # noqa: PLC0415
+    from parkade.sizing.gates import gate  # noqa: PLC0415
+    from parkade.sizing.workload import CannotTell  # noqa: PLC0415
+
+    spec = endpoint.spec.workload
+    if args.prometheus:
+        raise UsageError("--prometheus is not available yet: save the traffic with --traffic")
+    if not args.traffic:
+        return CannotTell(Reason.NO_TRAFFIC, "No traffic was given (--traffic).")
+    reading = _reading(args.traffic, float(spec.window_seconds))
+    return gate(reading, min_requests=spec.min_requests)
+
+
+def _reading(paths: list[str], window_seconds: float) -> Any:
+    from parkade.cli import metrics_page  # noqa: PLC0415
+    from parkade.cli.traffic_file import read_traffic  # noqa: PLC0415
+
+    if len(paths) > 2:
+        raise UsageError(f"--traffic takes one file or two metrics pages, not {len(paths)}")
+    texts = [read_text(path, "traffic file") for path in paths]
+    pages = [metrics_page.is_metrics_page(text) for text in texts]
+    if not any(pages):
+        if len(paths) == 2:
+            raise UsageError("--traffic takes one traffic file; two files must be metrics pages")
+        documents = parse_yaml_objects(texts[0], paths[0], "traffic file")
+        return read_traffic(documents[0], paths[0])
+    if not all(pages):
+        raise UsageError("--traffic takes two metrics pages, and one of these is a traffic file")
+    parsed = [metrics_page.parse_page(text, path) for text, path in zip(texts, paths, strict=True)]
+    page = parsed[0]
+    if len(parsed) == 2:
+        page = metrics_page.difference(parsed[0], parsed[1], (paths[0], paths[1]))
+    return metrics_page.reading(page, window_seconds, len(parsed))
+
+
+def _printed(args: argparse.Namespace, case: Case) -> str:
+    if args.manifests:
+        from parkade.cli.plan_manifests import manifests_text  # noqa: PLC0415
+
+        return manifests_text(case)
+    if args.output == "json":
+        return json.dumps(to_dict(case), indent=2, ensure_ascii=False) + "\n"
+    if args.output == "yaml":
+        import yaml  # noqa: PLC0415
+
+        return str(yaml.safe_dump(to_dict(case), sort_keys=False, allow_unicode=True, width=100))
+    if args.output == "html":
+        from parkade.cli.plan_html import to_html  # noqa: PLC0415
+
+        return to_html(case)
+    from parkade.cli.plan_text import to_text  # noqa: PLC0415
+
+    return to_text(case, color=sys.stdout.isatty())
+
+
+def to_dict(case: Case) -> dict[str, Any]:
+    """Return the decision with the keys of status, and the two conditions that follow from it."""
+    return {**case.sizing.to_status(), "conditions": _conditions(case.sizing)}
+
+
+def _conditions(sizing: Sizing) -> list[dict[str, str]]:
+    observed, verdict = sizing.observed, sizing.objectives
+    met = {True: "True", False: "False", None: "Unknown"}[verdict.met]
+    return [
+        {
+            "type": "WorkloadObserved",
+            "status": "True" if observed is None else "False",
+            "reason": "Observed" if observed is None else observed.reason.value,
+            "message": "" if observed is None else observed.message,
+        },
+        {
+            "type": "ObjectivesMet",
+            "status": met,
+            "reason": verdict.reason.value,
+            "message": verdict.message,
+        },
+    ]

@@ -1,0 +1,33 @@
+"""The Deployment and the Service that Parkade would apply, for `kubectl apply`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from parkade.cli.errors import UsageError
+from parkade.rollout.actions import Target
+from parkade.rollout.render import manifests, render_revision
+
+if TYPE_CHECKING:
+    from parkade.cli.plan import Case
+
+
+def manifests_text(case: Case) -> str:
+    """Return both objects as YAML documents with the recommended settings.
+
+    Owner references are left out: without a cluster the resource has no UID to own by.
+    """
+    endpoint = case.endpoint
+    if endpoint.spec.engine is None:
+        raise UsageError("--manifests needs spec.engine; a targetRef is only advised on")
+    revision = render_revision(endpoint, case.sizing.settings)
+    target = Target(revision, endpoint.spec.replicas, surge=True)
+    objects = [_without_owner(one) for one in manifests(endpoint, target)]
+    return yaml.safe_dump_all(objects, sort_keys=False, allow_unicode=True, width=100)
+
+
+def _without_owner(manifest: dict[str, Any]) -> dict[str, Any]:
+    meta = {key: value for key, value in manifest["metadata"].items() if key != "ownerReferences"}
+    return {**manifest, "metadata": meta}
