@@ -21,6 +21,7 @@ from testbed.cluster.components import LOOPBACK, Settings
 from testbed.cluster.errors import PortTakenError, TestbedError
 from testbed.cluster.ports import free_ports
 from testbed.cluster.processes import Program, run, stop_all
+from testbed.cluster.signals import uninterrupted
 from testbed.waiting import WaitedTooLongError, wait_until
 
 READY_SECONDS = 60.0
@@ -86,10 +87,11 @@ class ControlPlane:
 
     @classmethod
     def _start_once(cls, *, audit: bool, kept: bool) -> Self:
-        run_folder = runs.begin("controlplane", kept=kept)
+        run_folder = runs.begin("controlplane", outlives_owner=kept)
         control_plane = cls(run_folder, _loopback_settings(run_folder.folder), audit=audit)
         try:
             control_plane.start_programs()
+            run_folder.started()
         except BaseException:
             control_plane.stop()
             raise
@@ -137,10 +139,11 @@ class ControlPlane:
 
     def stop(self) -> None:
         """Stop everything and remove the run folder with data and logs. Safe to call twice."""
-        try:
-            self.stop_programs()
-        finally:
-            runs.end(self.run)
+        with uninterrupted():
+            try:
+                self.stop_programs()
+            finally:
+                runs.end(self.run)
 
     def stop_programs(self) -> None:
         """Stop the programs, last started first."""
@@ -158,7 +161,7 @@ class ControlPlane:
             name,
             [*self.enter, path or self._binaries[name], *arguments],
             self.run.logs / f"{name}.log",
-            outlives_owner=self.run.state.kept,
+            outlives_owner=self.run.outlives_owner,
         )
         self._programs[name] = program
         self.run.record_process(name, program.start())

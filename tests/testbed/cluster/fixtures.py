@@ -12,8 +12,22 @@ from testbed.cluster import binaries
 from testbed.cluster.controlplane import ControlPlane
 from testbed.cluster.errors import TestbedError
 from testbed.cluster.existing import ExistingCluster, named_kubeconfig
+from testbed.cluster.node import Node
+from testbed.cluster.signals import end_in_order_when_told
 
-MARKED_BY_FIXTURE = {"control_plane": "controlplane", "own_control_plane": "controlplane"}
+MARKED_BY_FIXTURE = {
+    "control_plane": "controlplane",
+    "own_control_plane": "controlplane",
+    "node": "node",
+}
+# The first test of a session waits for the start as well; the limit for fast tests is too short.
+TIMEOUT_SECONDS = {"controlplane": 180, "node": 600}
+BUILD_FAILURE = pytest.StashKey[str]()
+
+
+def pytest_configure() -> None:
+    """A session that is told to end still takes its clusters down."""
+    end_in_order_when_told()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -23,6 +37,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for fixture in getattr(item, "fixturenames", ()):
             if fixture in MARKED_BY_FIXTURE:
                 item.add_marker(MARKED_BY_FIXTURE[fixture])
+        _give_time(item)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -40,9 +55,6 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         binaries.ensure(wanted)
     except TestbedError as error:
         session.config.stash[BUILD_FAILURE] = str(error)
-
-
-BUILD_FAILURE = pytest.StashKey[str]()
 
 
 @pytest.fixture(scope="session")
@@ -69,6 +81,24 @@ def namespace(control_plane: ControlPlane | ExistingCluster) -> Iterator[str]:
     made.raise_for_status()
     yield name
     control_plane.http.delete(f"/api/v1/namespaces/{name}")
+
+
+@pytest.fixture(scope="session")
+def node(pytestconfig: pytest.Config) -> Iterator[Node]:
+    """A whole real node with eight B200s, for the session. Needs root; one at a time."""
+    _fail_if_not_built(pytestconfig)
+    try:
+        started = Node.start()
+    except TestbedError as error:
+        pytest.fail(f"This tier cannot run: {error}", pytrace=False)
+    yield started
+    started.stop()
+
+
+def _give_time(item: pytest.Item) -> None:
+    seconds = [TIMEOUT_SECONDS[mark] for mark in TIMEOUT_SECONDS if item.get_closest_marker(mark)]
+    if seconds and not item.get_closest_marker("timeout"):
+        item.add_marker(pytest.mark.timeout(max(seconds)))
 
 
 def _start(config: pytest.Config) -> ControlPlane | ExistingCluster:

@@ -13,6 +13,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from testbed.cluster import mountpoints
 from testbed.cluster.errors import TestbedError
 from testbed.cluster.packages import find_program
 from testbed.cluster.processes import Program, kill_recorded, run
@@ -21,11 +22,11 @@ from testbed.waiting import wait_until
 
 REAPER = Path(__file__).with_name("reaper.py")
 BRIDGE = "cni0"
+# The run folder once more, under a path that is short enough for sockets (107 bytes on Linux).
+INSIDE = Path("/run/parkade")
 SERVICE_NETWORK = ipaddress.IPv4Network("10.96.0.0/16")
 # Candidates for a node's network; the first that this machine has no route into is taken.
 NODE_NETWORKS = [ipaddress.IPv4Network(f"10.{second}.0.0/23") for second in range(244, 224, -1)]
-# Where node programs write whatever they are told: each gets an empty file system of its own.
-HIDDEN = ("/run", "/var/log", "/var/lib/cni", "/var/lib/kubelet", "/opt/containerd")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ class Isolation:
                 *(sys.executable, "-S", "-E", REAPER),
             ],
             run_folder.logs / "namespaces.log",
-            outlives_owner=run_folder.state.kept,
+            outlives_owner=run_folder.outlives_owner,
         )
 
     def start(self) -> None:
@@ -90,7 +91,7 @@ class Isolation:
         self.run.record_process("namespaces-first", first)
         nsenter = find_program("nsenter")
         self.enter = [nsenter, "--target", str(first), "--net", "--mount", "--pid", "--"]
-        self._hide()
+        self._cover()
         self._connect(first)
 
     def inside(self, *argv: str | Path, stdin: str | None = None) -> str:
@@ -112,20 +113,19 @@ class Isolation:
         return None
 
     def _make_mount_points(self) -> None:
-        for folder in map(Path, HIDDEN):
-            missing = [path for path in (folder, *folder.parents) if not path.exists()]
-            self.run.state.created_folders += [str(path) for path in missing]
+        self.run.state.created_folders = mountpoints.to_be_made()
         self.run.save()
         for path in reversed(self.run.state.created_folders):
             Path(path).mkdir(exist_ok=True)
 
-    def _hide(self) -> None:
+    def _cover(self) -> None:
         home = self.run.folder.resolve()
-        for folder in HIDDEN:
+        for folder in mountpoints.COVERED:
             if home.is_relative_to(folder):
                 raise TestbedError(f"The state folder {home} is below {folder}: set XDG_STATE_HOME")
-            self.inside("mount", "-t", "tmpfs", "-o", "mode=0755", "parkade-testbed", folder)
-        self.inside("mkdir", "-p", "/run/netns", "/run/lock")
+            self.inside("mount", "-t", "tmpfs", "-o", "mode=0755", mountpoints.SOURCE, folder)
+        self.inside("mkdir", "-p", "/run/netns", "/run/lock", INSIDE)
+        self.inside("mount", "--bind", home, INSIDE)
 
     def _connect(self, first: int) -> None:
         network, ip = self.network, find_program("ip")

@@ -19,7 +19,7 @@ from testbed.cluster.certificates import KeyPair
 from testbed.cluster.controlplane import ControlPlane, prepare
 from testbed.cluster.errors import TestbedError
 from testbed.cluster.gpus import RESOURCE, Gpus
-from testbed.cluster.isolation import Isolation, Network, free_network
+from testbed.cluster.isolation import INSIDE, Isolation, Network, free_network
 from testbed.cluster.nodefiles import NodePaths
 from testbed.cluster.packages import (
     NODE_PROGRAMS,
@@ -29,10 +29,10 @@ from testbed.cluster.packages import (
     require_root_on_linux,
 )
 from testbed.cluster.processes import run
+from testbed.cluster.signals import uninterrupted
 
 NAME = "b200-0"
 PORTS = (6443, 2379, 2380)  # inside a network namespace of its own: nobody else is there
-SOCKET_PATH_LIMIT = 107  # Linux: sun_path of sockaddr_un
 JSON_PATCH = {"Content-Type": "application/json-patch+json"}
 
 
@@ -44,7 +44,7 @@ class Node:
         self.name = name
         self.network = network
         self.isolation = Isolation(run_folder, network)
-        self.paths = NodePaths(run_folder.folder)
+        self.paths = NodePaths(INSIDE)
         settings, certificates = prepare(run_folder.folder, network.bridge_address, PORTS)
         self._certificates = certificates
         self.control_plane = ControlPlane(run_folder, settings, programs=binaries.NODE)
@@ -80,7 +80,7 @@ class Node:
         binaries.ensure(binaries.NODE)
         ensure_base()
         pause = export_archive(PAUSE)
-        run_folder = runs.begin("node", kept=kept, alone=True)
+        run_folder = runs.begin("node", outlives_owner=kept, alone=True)
         node = None
         try:
             node = cls(run_folder, free_network(), name)
@@ -122,14 +122,14 @@ class Node:
 
     def stop(self) -> None:
         """End everything and remove what was made. Safe to call twice."""
-        try:
-            self.isolation.stop()
-            self.control_plane.stop_programs()
-        finally:
-            runs.end(self.run)
+        with uninterrupted():
+            try:
+                self.isolation.stop()
+                self.control_plane.stop_programs()
+            finally:
+                runs.end(self.run)
 
     def _start(self, gpus: Gpus, labels: Mapping[str, str], pause_image: str, pause: Path) -> None:
-        self._check_socket_path()
         self.run.state.cgroup = f"parkade-{self.run.folder.name}"
         self.run.save()
         cgroups.make(self.run.state.cgroup)
@@ -142,32 +142,26 @@ class Node:
         self.control_plane.launch("kube-proxy", [f"--config={self.paths.kube_proxy_config}"])
         self.control_plane.wait_for("the node to be Ready", self._is_ready)
         self._set_gpus(gpus)
-
-    def _check_socket_path(self) -> None:
-        longest = f"{self.paths.kubelet_root}/device-plugins/kubelet.sock"
-        if len(longest) > SOCKET_PATH_LIMIT:
-            raise TestbedError(
-                f"The path {longest} is too long for a socket: set XDG_STATE_HOME to a shorter one"
-            )
+        self.run.started()
 
     def _write_files(self, pause_image: str) -> None:
         plugins = cni_folder()
         if plugins is None:
             raise TestbedError("The CNI plugins are missing: install containernetworking-plugins")
         paths, settings = self.paths, self.control_plane.settings
-        paths.cni_config.mkdir()
-        _write(
+        self._outside(paths.cni_config).mkdir()
+        self._write(
             paths.cni_config / "10-parkade.conflist", json.dumps(nodefiles.cni(paths, self.network))
         )
-        _write(paths.containerd_config, nodefiles.containerd(paths, pause_image, plugins))
+        self._write(paths.containerd_config, nodefiles.containerd(paths, pause_image, plugins))
         # No cluster DNS: a look-up in a pod fails at once instead of after a time-out.
-        _write(paths.resolv_conf, "")
+        self._write(paths.resolv_conf, "")
         kubelet = nodefiles.kubelet(
             paths, settings.authority, self._node_certificate(), str(self.run.state.cgroup)
         )
-        _write(paths.kubelet_config, yaml.safe_dump(kubelet))
+        self._write(paths.kubelet_config, yaml.safe_dump(kubelet))
         proxy = nodefiles.kube_proxy(settings.kubeconfig("proxy"), self.network, self.name)
-        _write(paths.kube_proxy_config, yaml.safe_dump(proxy))
+        self._write(paths.kube_proxy_config, yaml.safe_dump(proxy))
 
     def _node_certificate(self) -> KeyPair:
         pair = self._certificates.issue(
@@ -186,7 +180,9 @@ class Node:
         self.control_plane.launch(
             "containerd", ["--config", self.paths.containerd_config], containerd
         )
-        self.control_plane.wait_for("containerd to listen", self.paths.containerd_socket.exists)
+        self.control_plane.wait_for(
+            "containerd to listen", self._outside(self.paths.containerd_socket).exists
+        )
         self.import_image(pause)
 
     def _start_kubelet(self, labels: Mapping[str, str]) -> None:
@@ -223,6 +219,8 @@ class Node:
         answer = self.http.get(f"/api/v1/nodes/{self.name}")
         return answer.json() if answer.is_success else {}
 
+    def _write(self, path: Path, text: str) -> None:
+        self._outside(path).write_text(text, encoding="utf-8")
 
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
+    def _outside(self, path: Path) -> Path:
+        return self.run.folder / path.relative_to(INSIDE)

@@ -13,7 +13,7 @@ CRASH_LOOP_SECONDS = 20
 
 @dataclass(frozen=True, slots=True)
 class NodePaths:
-    """Where a node keeps its things, all below its run folder."""
+    """Where a node keeps its things, all in one folder."""
 
     folder: Path
 

@@ -15,13 +15,14 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from testbed.cluster import cgroups
+from testbed.cluster import cgroups, mountpoints
 from testbed.cluster.errors import TestbedError
 from testbed.cluster.locks import FileLock, locked
 from testbed.cluster.packages import find_program
 from testbed.cluster.paths import state_folder
 from testbed.cluster.processes import kill_recorded, start_ticks
 from testbed.cluster.processes import run as command
+from testbed.cluster.signals import uninterrupted
 
 STATE = "state.json"
 
@@ -43,9 +44,10 @@ class State:
 class Run:
     """One run folder, held by a lock."""
 
-    def __init__(self, folder: Path, state: State) -> None:
+    def __init__(self, folder: Path, state: State, *, outlives_owner: bool = False) -> None:
         self.folder = folder
         self.state = state
+        self.outlives_owner = outlives_owner
         self._lock = FileLock(folder / "lock")
 
     @property
@@ -54,6 +56,13 @@ class Run:
 
     def record_process(self, name: str, pid: int) -> None:
         self.state.processes[name] = (pid, start_ticks(pid))
+        self.save()
+
+    def started(self) -> None:
+        """All of it is up. From here on it is kept if it is to outlive its owner, not before:
+        what a killed start leaves is swept like any other ruin.
+        """
+        self.state.kept = self.outlives_owner
         self.save()
 
     def save(self) -> None:
@@ -74,7 +83,7 @@ class Run:
         self._lock.release()
 
 
-def begin(kind: str, *, kept: bool = False, alone: bool = False) -> Run:
+def begin(kind: str, *, outlives_owner: bool = False, alone: bool = False) -> Run:
     """Make a run folder, after cleaning up what dead owners left.
 
     `alone`: raise TestbedError, saying who runs, when another run of this kind is alive.
@@ -85,7 +94,8 @@ def begin(kind: str, *, kept: bool = False, alone: bool = False) -> Run:
             _refuse_second(kind)
         folder = _runs_folder() / f"{kind}-{uuid.uuid4().hex[:8]}"
         (folder / "logs").mkdir(parents=True, mode=0o700)
-        run = Run(folder, State(kind=kind, owner_pid=os.getpid(), kept=kept))
+        state = State(kind=kind, owner_pid=os.getpid())
+        run = Run(folder, state, outlives_owner=outlives_owner)
         run.try_lock()
         run.save()
     return run
@@ -106,6 +116,21 @@ def sweep() -> list[str]:
         return _sweep()
 
 
+def end_all() -> tuple[list[str], list[Run]]:
+    """End kept runs and clean up after dead owners; returns their names, and the runs that
+    live owners still hold, which are theirs to end.
+    """
+    ended, held = [], []
+    with _registry():
+        for run in existing():
+            if run.try_lock():
+                end(run)
+                ended.append(run.folder.name)
+            else:
+                held.append(run)
+    return ended, held
+
+
 def clean(run: Run) -> None:
     """Undo all that a run recorded. Safe to repeat, and safe when some of it is gone already."""
     for pid, ticks in reversed(run.state.processes.values()):
@@ -116,23 +141,21 @@ def clean(run: Run) -> None:
             command(find_program("ip"), "link", "delete", run.state.link)
     if run.state.cgroup:
         cgroups.remove(run.state.cgroup)
-    for folder in run.state.created_folders:
-        with contextlib.suppress(OSError):  # somebody else put something there: it stays
-            Path(folder).rmdir()
+    mountpoints.remove(run.state.created_folders)
 
 
 def end(run: Run) -> None:
-    """Undo a run and forget it."""
-    clean(run)
-    run.remove()
+    """Undo a run and forget it; Ctrl-C waits meanwhile."""
+    with uninterrupted():
+        clean(run)
+        run.remove()
 
 
 def _sweep() -> list[str]:
     swept = []
     for run in existing():
         if not run.state.kept and run.try_lock():
-            clean(run)
-            run.remove()
+            end(run)
             swept.append(run.folder.name)
     return swept
 

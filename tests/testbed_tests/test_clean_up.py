@@ -1,0 +1,173 @@
+"""Whatever ends a run, nothing of it stays; what only a later run can remove, it removes."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from testbed.waiting import wait_until
+from testbed_tests.leftovers import Traces
+
+OWNER = """
+import time
+from testbed.cluster.controlplane import ControlPlane
+from testbed.cluster.node import Node
+from testbed.cluster.signals import end_in_order_when_told
+end_in_order_when_told()
+with {cluster}.started():
+    print("up", flush=True)
+    time.sleep(600)
+"""
+CONTROL_PLANE = pytest.param("ControlPlane", id="control plane", marks=pytest.mark.controlplane)
+NODE = pytest.param("Node", id="whole node", marks=pytest.mark.node)
+
+
+@pytest.fixture
+def environment(tmp_path):
+    """A state folder of this test alone: other clusters of this machine don't count."""
+    paths = os.pathsep.join(path for path in sys.path if path)
+    return {**os.environ, "PYTHONPATH": paths, "XDG_STATE_HOME": str(tmp_path)}
+
+
+@pytest.fixture
+def start_owner(environment):
+    """Starts processes that own a cluster and wait; none outlives the test."""
+    owners = []
+
+    def start(cluster):
+        owner = subprocess.Popen(
+            [sys.executable, "-c", OWNER.format(cluster=cluster)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        owners.append(owner)
+        assert owner.stdout.readline() == "up\n"
+        return owner
+
+    yield start
+    for owner in owners:
+        owner.terminate()
+        owner.wait(30)
+        owner.stdout.close()
+    command_line(environment, "down")
+
+
+def command_line(environment, *arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "testbed.cluster", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+    )
+
+
+def programs_are_gone(traces):
+    return not traces.remaining().get("processes")
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(signal.SIGINT, id="Ctrl-C"),
+        pytest.param(signal.SIGTERM, id="SIGTERM"),
+        pytest.param(signal.SIGHUP, id="a closed terminal"),
+    ],
+)
+@pytest.mark.parametrize("cluster", [CONTROL_PLANE, NODE])
+def test_a_run_that_is_told_to_end_leaves_nothing(start_owner, tmp_path, cluster, number):
+    owner = start_owner(cluster)
+    traces = Traces(tmp_path)
+    assert traces.remaining()["processes"]
+    owner.send_signal(number)
+    owner.wait(30)
+    assert traces.remaining() == {}
+
+
+@pytest.mark.parametrize("cluster", [CONTROL_PLANE, NODE])
+def test_programs_die_with_a_killed_owner_and_down_removes_the_rest(
+    start_owner, environment, tmp_path, cluster
+):
+    owner = start_owner(cluster)
+    traces = Traces(tmp_path)
+    owner.kill()
+    owner.wait(30)
+    wait_until(lambda: programs_are_gone(traces), "the programs to die with their owner")
+    assert traces.folder.exists()
+    down = command_line(environment, "down")
+    assert down.stdout == f"Ended {traces.folder.name}\n"
+    assert traces.remaining() == {}
+
+
+@pytest.mark.controlplane
+def test_the_next_start_cleans_up_after_a_killed_owner(start_owner, environment, tmp_path):
+    killed = start_owner("ControlPlane")
+    traces = Traces(tmp_path)
+    killed.kill()
+    killed.wait(30)
+    start_owner("ControlPlane")
+    assert traces.remaining() == {}
+
+
+@pytest.mark.parametrize(
+    "size",
+    [
+        pytest.param(["--control-plane"], id="control plane", marks=pytest.mark.controlplane),
+        pytest.param([], id="whole node", marks=pytest.mark.node),
+    ],
+)
+def test_up_outlives_its_command_until_down(environment, tmp_path, size):
+    up = command_line(environment, "up", *size)
+    try:
+        assert up.returncode == 0, up.stderr
+        traces = Traces(tmp_path)
+        assert f"export KUBECONFIG={traces.folder / 'admin.kubeconfig'}" in up.stdout
+        assert traces.remaining()["processes"]
+        assert "kept up until `down`" in command_line(environment, "status").stdout
+    finally:
+        down = command_line(environment, "down")
+    assert down.returncode == 0
+    assert traces.remaining() == {}
+    assert command_line(environment, "down").stdout == "Nothing is up\n"
+
+
+@pytest.mark.node
+def test_a_second_node_is_told_in_one_line_who_runs(start_owner, environment, tmp_path):
+    owner = start_owner("Node")
+    traces = Traces(tmp_path)
+    second = command_line(environment, "up")
+    assert second.returncode == 1
+    (line,) = second.stderr.splitlines()
+    assert f"{traces.folder.name} belongs to process {owner.pid}" in line
+    down = command_line(environment, "down")
+    assert (down.returncode, down.stdout.count("\n")) == (1, 1)
+    assert f"belongs to process {owner.pid}" in down.stdout
+
+
+@pytest.mark.node
+def test_a_second_node_with_its_own_state_folder_runs_beside_the_first(node, start_owner, tmp_path):
+    owner = start_owner("Node")
+    traces = Traces(tmp_path)
+    owner.terminate()
+    owner.wait(30)
+    assert traces.remaining() == {}
+    assert node.kubectl("get", "--raw", "/readyz") == "ok"
+
+
+@pytest.mark.node
+def test_an_interrupted_start_leaves_nothing(environment, tmp_path):
+    with subprocess.Popen(
+        [sys.executable, "-m", "testbed.cluster", "up"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    ) as starting:
+        wait_until(lambda: list(tmp_path.rglob("kubelet.log")), "the kubelet to start", 60)
+        traces = Traces(tmp_path)
+        starting.send_signal(signal.SIGINT)
+        assert "nothing is left behind" in starting.communicate(timeout=60)[1]
+    assert traces.remaining() == {}
