@@ -93,7 +93,8 @@ def judge(
     own = [
         pod
         for pod in pods
-        if pod.revision == candidate.revision.hash and not pod.deleting and not pod.disrupted
+        if pod.revision == candidate.revision.hash
+        and not (pod.deleting or pod.disrupted or pod.phase in {"Failed", "Succeeded"})
     ]
     case = _Case(witnessed(candidate, own, evidence), own, rollout, now)
     return (
@@ -146,8 +147,10 @@ def _seen(uid: str, number: int, evidence: Evidence, *, before_ready: bool) -> S
 def _failed(case: _Case) -> Judgement | None:
     """Before the first Ready: settings or user at once, unknown at the second time."""
     early = [one for one in case.candidate.terminations if one.before_ready]
+    started = set(case.candidate.ready_uids)
     for one in early:
-        if one.blame in {Blame.SETTINGS, Blame.USER}:
+        healed = one.blame is Blame.USER and one.pod_uid in started
+        if one.blame in {Blame.SETTINGS, Blame.USER} and not healed:
             answer = case.answer(
                 Verdict.FAILED, REASON_OF_CAUSE[one.cause_class], _error(one, "did not start")
             )

@@ -111,11 +111,9 @@ def _message(
     candidate: Candidate, blamed: SeenTermination, raised: int | None, below: int | None
 ) -> str:
     settings = candidate.revision.settings
-    parts = [
-        f"max_num_seqs {settings.max_num_seqs} with gpu_memory_utilization "
-        f"{settings.gpu_memory_utilization.normalize():f} failed: "
-        f"{blamed.message or 'the error is not known'}"
-    ]
+    utilization = f"{settings.gpu_memory_utilization.normalize():f}"
+    what = f"max_num_seqs {settings.max_num_seqs} with gpu_memory_utilization {utilization} failed"
+    parts = [f"{what}: {blamed.message or 'the error is not known'}"]
     if raised is not None:
         parts.append(_headroom_sentence(candidate.headroom_bytes or 0, blamed, raised))
     if below is not None:

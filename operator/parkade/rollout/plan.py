@@ -1,10 +1,100 @@
-"""One pass decides one action: a chain of small policies, the first that applies wins."""
+"""One pass decides one action: a chain of small policies, the first that applies wins.
+
+Deterministic: the same inputs give the same plan, and a plan repeated on its own record changes
+nothing more until the world does.
+"""
 
 from __future__ import annotations
 
-from parkade.rollout.actions import Plan, PlanInputs
+from collections.abc import Callable
+from dataclasses import replace
+
+from parkade.api.conditions import Reason
+from parkade.rollout.actions import Action, Plan, PlanInputs
+from parkade.rollout.gates import GATES
+from parkade.rollout.inflight import (
+    candidate_failed,
+    candidate_is_inconclusive,
+    candidate_passed,
+    candidate_waits,
+    deployment_is_gone,
+    mode_forbids_it,
+    no_room_beside,
+    scale_changed,
+    spec_went_back,
+)
+from parkade.rollout.quiet import (
+    failed_before,
+    last_good_fails,
+    nothing_to_change,
+    number_of_pods_changed,
+    only_recommends,
+    revert_needs_room,
+    sizing_needs_a_person,
+    turn_one_knob,
+    zero_replicas,
+)
+from parkade.rollout.situation import Situation, situation
+from parkade.rollout.starting import nothing_runs_yet, spec_stays_rejected, user_changed_the_spec
+from parkade.rollout.waiting import (
+    advises_only,
+    being_deleted,
+    old_children_are_there,
+    suspended,
+)
+
+Policy = Callable[[Situation], Plan | None]
+
+MUST_NOT_ACT: tuple[Policy, ...] = (
+    being_deleted,  # the garbage collector takes the children
+    advises_only,  # targetRef
+    old_children_are_there,  # of another uid
+    suspended,  # takes back a candidate first
+)
+IN_FLIGHT: tuple[Policy, ...] = (
+    candidate_failed,  # first, so that what it teaches is never lost
+    spec_went_back,
+    scale_changed,
+    user_changed_the_spec,  # supersedes
+    deployment_is_gone,
+    mode_forbids_it,
+    candidate_is_inconclusive,
+    no_room_beside,
+    candidate_passed,  # widen or promote
+    candidate_waits,
+)
+QUIET: tuple[Policy, ...] = (
+    nothing_runs_yet,
+    revert_needs_room,
+    number_of_pods_changed,
+    spec_stays_rejected,
+    user_changed_the_spec,
+    last_good_fails,
+    zero_replicas,
+    sizing_needs_a_person,
+    only_recommends,
+    nothing_to_change,
+    failed_before,
+    *GATES,
+    turn_one_knob,
+)
 
 
 def plan(inputs: PlanInputs) -> Plan:
-    """Return the one action of this pass, with its reason, the record and what to apply."""
-    raise NotImplementedError(inputs.endpoint.name)
+    """Return the one action of this pass, with its reason, the record and what to apply.
+
+    Order of use: write `plan.record` where it differs from the one that was read, apply
+    `plan.target` (None: write no child), then write the status.
+    """
+    now = situation(inputs)
+    chain = IN_FLIGHT if now.candidate is not None else QUIET
+    for policy in (*MUST_NOT_ACT, *chain):
+        found = policy(now)
+        if found is not None:
+            return _consistent(found)
+    return _consistent(now.plan(Action.HOLD, Reason.APPLIED, "Nothing to do."))
+
+
+def _consistent(found: Plan) -> Plan:
+    """Never Stalled and Reconciling together: kstatus reads the first one it finds."""
+    return replace(found, reconciling=None) if found.stalled is not None else found

@@ -7,7 +7,7 @@ and writes it, `rebuild.py` makes it anew from the status.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
@@ -17,7 +17,7 @@ from typing import Any
 from parkade.api.settings import Settings
 from parkade.api.status import MAX_HISTORY, Origin, Verdict
 from parkade.rollout.causes import Blame, CauseClass, Knob
-from parkade.rollout.revision import Revision
+from parkade.rollout.revision import Revision, quarantine_key
 
 MAX_QUARANTINE = 32
 MAX_RETRIES = 32
@@ -136,6 +136,7 @@ class Retry:
     """Settings that a person asked to be tried again."""
 
     key: str
+    fingerprint: str
     settings: Settings
     note: str = ""
 
@@ -210,18 +211,23 @@ class Record:
         below = [one.max_num_seqs_below for one in self.lessons(fingerprint, tuning)]
         return min((max(1, one - 1) for one in below if one is not None), default=None)
 
-    def utilization_cap(self, fingerprint: str, tuning: str) -> Decimal | None:
-        """Return the largest fraction that failures leave; None where none of them says."""
-        at_most = [one.utilization_at_most for one in self.lessons(fingerprint, tuning)]
-        return min((one for one in at_most if one is not None), default=None)
-
     def cut(self, settings: Settings, fingerprint: str, tuning: str) -> Settings:
-        """Return settings within what failures left."""
-        seqs = self.max_num_seqs_cap(fingerprint, tuning)
-        utilization = self.utilization_cap(fingerprint, tuning)
-        return Settings(
-            settings.max_num_seqs if seqs is None else min(settings.max_num_seqs, seqs),
-            settings.gpu_memory_utilization
-            if utilization is None
-            else min(settings.gpu_memory_utilization, utilization),
-        )
+        """Return settings within what failures left.
+
+        Other tuning inputs start clean, yet nothing that failed is tried again: where the answer
+        is in quarantine, all failures of the fingerprint count.
+        """
+        within = _within(settings, self.lessons(fingerprint, tuning))
+        if not self.is_quarantined(quarantine_key(fingerprint, within)):
+            return within
+        return _within(settings, [one for one in self.quarantine if one.fingerprint == fingerprint])
+
+
+def _within(settings: Settings, lessons: Iterable[Quarantined]) -> Settings:
+    seqs, utilization = settings.max_num_seqs, settings.gpu_memory_utilization
+    for one in lessons:
+        if one.max_num_seqs_below is not None:
+            seqs = min(seqs, max(1, one.max_num_seqs_below - 1))
+        if one.utilization_at_most is not None:
+            utilization = min(utilization, one.utilization_at_most)
+    return Settings(seqs, utilization)

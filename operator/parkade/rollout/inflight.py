@@ -1,0 +1,305 @@
+"""Policies for a candidate in flight: take it back, revert it, widen it, promote it, or wait."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+from parkade.api.conditions import Reason
+from parkade.api.spec import Interruption, Mode, Strategy
+from parkade.api.status import Origin, Verdict
+from parkade.rollout import bookkeeping
+from parkade.rollout.actions import Action, Finding, Plan
+from parkade.rollout.causes import Blame
+from parkade.rollout.judge import Judgement
+from parkade.rollout.lessons import quarantined
+from parkade.rollout.record import Candidate, Phase, Quarantined, RejectedSpec
+from parkade.rollout.revision import GPU_PRODUCT_LABEL, Revision, inputs_hash
+from parkade.rollout.situation import (
+    Situation,
+    described,
+    reconciling,
+    settings_finding,
+    stalled,
+)
+from parkade.rollout.starting import nothing_runs_yet
+from parkade.rollout.steps import next_steps
+
+SURGE_PATIENCE = timedelta(seconds=30)
+"""How long a surge pod may be unschedulable before another way is taken."""
+
+LOOK_AGAIN_SECONDS = 30.0
+SHORT_OF_PREDICTION = 0.9
+
+
+def spec_went_back(now: Situation) -> Plan | None:
+    """Go back where the user put the spec back to what ran before."""
+    candidate, good = now.candidate, now.record.last_good
+    if candidate is None or good is None or candidate.origin is not Origin.USER:
+        return None
+    if now.user_change(candidate.revision) is None or now.user_change(good) is not None:
+        return None
+    return _withdraw(now, Reason.CANDIDATE_WITHDRAWN, "The spec is again what runs.")
+
+
+def deployment_is_gone(now: Situation) -> Plan | None:
+    """Somebody deleted the Deployment: bring back what is known to be good."""
+    if now.candidate is None or now.record.last_good is None or now.deployment is not None:
+        return None
+    return _withdraw(now, Reason.CANDIDATE_WITHDRAWN, "The Deployment was deleted meanwhile.")
+
+
+def mode_forbids_it(now: Situation) -> Plan | None:
+    """RecommendOnly never changes the knobs, unless the user gave new initial settings."""
+    candidate = now.candidate
+    if candidate is None or candidate.origin is not Origin.TUNING:
+        return None
+    if now.spec.tuning.mode is not Mode.RECOMMEND_ONLY or now.record.last_good is None:
+        return None
+    if _is_towards_initial(now, candidate):
+        return None
+    return _withdraw(now, Reason.RECOMMEND_ONLY, "tuning.mode became RecommendOnly.")
+
+
+def scale_changed(now: Situation) -> Plan | None:
+    """Take a canary back before scaling, which would multiply it or delete the good pods."""
+    candidate = now.candidate
+    if candidate is None or candidate.phase is not Phase.CANARY or now.record.last_good is None:
+        return None
+    if candidate.scale == now.spec.replicas:
+        return None
+    why = f"{candidate.scale} -> {now.spec.replicas} replicas were asked for before it was judged."
+    plan = _withdraw(now, Reason.CANDIDATE_WITHDRAWN, why)
+    if candidate.origin is Origin.USER:
+        return replace(plan, reconciling=reconciling(Reason.SCALING, why))
+    return plan
+
+
+def candidate_failed(now: Situation) -> Plan | None:
+    """Its settings or its spec are to blame: remember that first, then go back."""
+    candidate, judgement = now.candidate, now.judgement
+    if candidate is None or judgement is None or judgement.verdict is not Verdict.FAILED:
+        return None
+    blamed, good = judgement.blamed, now.record.last_good
+    if blamed is not None and blamed.blame is Blame.USER:
+        return _failed_by_the_user(now, candidate, judgement)
+    if blamed is None:
+        return None
+    entry = quarantined(
+        candidate, blamed, now.desired, now.tuning, now.now, shrink_on_unknown=good is None
+    )
+    reason = judgement.reason.value
+    if good is None:
+        record = bookkeeping.failed(now.record, reason, entry.message, now.now, entry, None)
+        without = replace(now, record=record, judgement=None)
+        return nothing_runs_yet(without)
+    if candidate.origin is Origin.USER:
+        return _reject_spec(now, candidate, judgement, entry)
+    record = bookkeeping.failed(now.record, reason, entry.message, now.now, entry, None)
+    return now.plan(Action.REVERT, Reason.CANDIDATE_REJECTED, entry.message, record)
+
+
+def candidate_is_inconclusive(now: Situation) -> Plan | None:
+    """Not to blame, and not to be waited for: take it back; of a user, until the spec changes."""
+    candidate, judgement = now.candidate, now.judgement
+    if candidate is None or judgement is None or judgement.verdict is not Verdict.INCONCLUSIVE:
+        return None
+    if now.record.last_good is None:
+        return _wait_for_a_person(now, judgement)
+    if candidate.origin is Origin.TUNING:
+        reason = judgement.reason
+        waits = reason if reason is Reason.WAITING_FOR_GPU else Reason.CANDIDATE_WITHDRAWN
+        return _withdraw(now, waits, judgement.message, back_off=True)
+    rejected = _rejected_spec(now, candidate, judgement.reason.value, judgement.message)
+    record = bookkeeping.withdrawn(
+        now.record, judgement.reason.value, judgement.message, now.now, rejected=rejected
+    )
+    plan = now.plan(Action.WITHDRAW, Reason.SPEC_REJECTED, judgement.message, record)
+    return _stalled_unless_changed(now, candidate, plan)
+
+
+def no_room_beside(now: Situation) -> Plan | None:
+    """No GPU for a surge pod: replace pods one at a time where that is allowed."""
+    candidate, judgement = now.candidate, now.judgement
+    if candidate is None or judgement is None or not candidate.surge:
+        return None
+    waited = judgement.unschedulable_for
+    if now.spec.rollout.strategy is not Strategy.AUTO or waited is None or waited < SURGE_PATIENCE:
+        return None
+    others = [pod for pod in now.pods if pod.revision != candidate.revision.hash]
+    if not others or _other_product(now.record.last_good, candidate.revision):
+        return None
+    if candidate.origin is Origin.TUNING:
+        refusal = _may_not_replace(now)
+        if refusal is not None:
+            return _withdraw(now, refusal.reason, refusal.message, back_off=True)
+    message = "No GPU is free for another pod: pods are replaced one at a time."
+    record = replace(now.record, candidate=replace(candidate, surge=False))
+    return _in_progress(now.plan(Action.DEPLOY, Reason.ROLLOUT_IN_PROGRESS, message, record))
+
+
+def candidate_passed(now: Situation) -> Plan | None:
+    """One pod soaked: let the rest follow. All soaked: it is the last good one from now on."""
+    candidate, judgement, deployment = now.candidate, now.judgement, now.deployment
+    if candidate is None or judgement is None or judgement.verdict is not Verdict.SUCCESSFUL:
+        return None
+    if deployment is None or deployment.revision != candidate.revision.hash:
+        return None
+    alone = all(pod.revision == candidate.revision.hash for pod in now.pods)
+    if deployment.is_settled and alone and judgement.soaked >= max(1, now.spec.replicas):
+        return _promote(now, candidate, judgement)
+    if candidate.phase is Phase.FULL:
+        return None
+    budget = now.blocking_budget()
+    if candidate.origin is Origin.TUNING and budget is not None:
+        message = f"PodDisruptionBudget {budget} allows no disruption: the rest has to wait."
+        plan = now.plan(Action.HOLD, Reason.BLOCKED_BY_DISRUPTION_BUDGET, message)
+        return replace(plan, requeue_after_seconds=LOOK_AGAIN_SECONDS)
+    message = f"{judgement.message} The rest follows."
+    record = replace(now.record, candidate=replace(candidate, phase=Phase.FULL))
+    return _in_progress(now.plan(Action.WIDEN, Reason.ROLLOUT_IN_PROGRESS, message, record))
+
+
+def candidate_waits(now: Situation) -> Plan | None:
+    """Nothing is decided yet."""
+    candidate, judgement = now.candidate, now.judgement
+    if candidate is None or judgement is None:
+        return None
+    if now.spec.replicas == 0:
+        message = "Zero replicas are asked for: the candidate is judged once pods run."
+        return _in_progress(now.plan(Action.HOLD, Reason.SCALED_TO_ZERO, message))
+    message = judgement.message
+    if candidate.origin is Origin.TUNING:
+        message = f"{described(candidate.revision.settings)}: {message}"
+    plan = _in_progress(now.plan(Action.HOLD, judgement.reason, message))
+    return replace(plan, requeue_after_seconds=judgement.check_after_seconds)
+
+
+def _in_progress(plan: Plan) -> Plan:
+    """Say what is under way: for tuning in SettingsApplied, for the user in Reconciling too."""
+    candidate = plan.record.candidate
+    if candidate is None:
+        return plan
+    if candidate.origin is Origin.TUNING:
+        waits = plan.reason is Reason.WAITING_FOR_GPU
+        reason = plan.reason if waits else Reason.CANDIDATE_IN_PROGRESS
+        return replace(plan, settings_applied=settings_finding(reason, plan.message))
+    return replace(
+        plan,
+        settings_applied=settings_finding(Reason.ROLLOUT_IN_PROGRESS, plan.message),
+        reconciling=reconciling(plan.reason, plan.message),
+    )
+
+
+def _withdraw(now: Situation, reason: Reason, message: str, *, back_off: bool = False) -> Plan:
+    record = bookkeeping.withdrawn(now.record, reason.value, message, now.now, back_off=back_off)
+    plan = now.plan(Action.WITHDRAW, reason, message, record)
+    return replace(plan, requeue_after_seconds=1.0)
+
+
+def _promote(now: Situation, candidate: Candidate, judgement: Judgement) -> Plan:
+    message = f"{described(candidate.revision.settings)}: {judgement.message}"
+    predicted, measured = candidate.predicted_kv_tokens, now.inputs.measured_kv_tokens
+    if predicted and measured is not None:
+        message += f" KV cache: {measured:,} tokens, {predicted:,} were predicted."
+        if measured < SHORT_OF_PREDICTION * predicted:
+            message += " That is short; sizing goes on from what was measured."
+    record = bookkeeping.promoted(now.record, message, now.now, measured)
+    plan = now.plan(Action.PROMOTE, Reason.APPLIED, message, record)
+    return replace(plan, requeue_after_seconds=1.0)
+
+
+def _failed_by_the_user(now: Situation, candidate: Candidate, judgement: Judgement) -> Plan:
+    """Blame no setting where the engine refuses model, arguments or secrets."""
+    if now.record.last_good is None:
+        return _wait_for_a_person(now, judgement)
+    if candidate.origin is Origin.TUNING:
+        return _withdraw(now, Reason.CANDIDATE_WITHDRAWN, judgement.message, back_off=True)
+    return _reject_spec(now, candidate, judgement, None)
+
+
+def _wait_for_a_person(now: Situation, judgement: Judgement) -> Plan:
+    """There is nothing to go back to: leave the pods, which recover when the cause goes away."""
+    plan = now.plan(Action.HOLD, judgement.reason, judgement.message)
+    finding = stalled(judgement.reason, judgement.message)
+    return replace(plan, stalled=finding, requeue_after_seconds=judgement.check_after_seconds)
+
+
+def _reject_spec(
+    now: Situation, candidate: Candidate, judgement: Judgement, entry: Quarantined | None
+) -> Plan:
+    message = entry.message if entry is not None else judgement.message
+    reason = judgement.reason.value
+    rejected = _rejected_spec(now, candidate, reason, message)
+    record = bookkeeping.failed(now.record, reason, message, now.now, entry, rejected)
+    plan = now.plan(Action.REVERT, Reason.SPEC_REJECTED, message, record)
+    return _stalled_unless_changed(now, candidate, plan)
+
+
+def _stalled_unless_changed(now: Situation, candidate: Candidate, plan: Plan) -> Plan:
+    """Ask for a person, unless that person changed the spec already."""
+    if inputs_hash(now.spec) != candidate.revision.inputs:
+        return replace(plan, requeue_after_seconds=1.0)
+    return replace(plan, stalled=stalled(Reason.SPEC_REJECTED, plan.message))
+
+
+def _rejected_spec(now: Situation, candidate: Candidate, cause: str, message: str) -> RejectedSpec:
+    revision = candidate.revision
+    return RejectedSpec(
+        inputs=revision.inputs,
+        tuning=now.tuning,
+        generation=revision.generation,
+        key=revision.quarantine_key,
+        revision=revision.hash,
+        cause=cause,
+        message=(
+            f"Generation {revision.generation} of the spec broke the endpoint; the last good "
+            f"template runs. {message} Change the spec, or ask for a retry of "
+            f"{revision.quarantine_key}."
+        ),
+        time=now.now,
+    )
+
+
+def _may_not_replace(now: Situation) -> Finding | None:
+    """Return why tuning may not take a pod away before the new one is there; None: it may."""
+    budget = now.blocking_budget()
+    if budget is not None:
+        return settings_finding(
+            Reason.BLOCKED_BY_DISRUPTION_BUDGET,
+            f"No GPU is free for another pod, and PodDisruptionBudget {budget} allows no "
+            "disruption.",
+        )
+    if now.ready >= 2 or now.may_interrupt():
+        return None
+    return settings_finding(
+        Reason.WOULD_INTERRUPT_SERVING,
+        "No GPU is free for another pod, and replacing the only ready one would interrupt "
+        f"serving. {how_to_allow(now)}",
+    )
+
+
+def how_to_allow(now: Situation) -> str:
+    """Return what a person can do so that tuning may replace the only ready pod."""
+    if now.spec.tuning.interruption is Interruption.IN_WINDOWS:
+        return (
+            "To allow it, add tuning.maintenanceWindows, set tuning.interruption: Allowed, add a "
+            "replica, or free a GPU."
+        )
+    return "To allow it, set tuning.interruption: Allowed, add a replica, or free a GPU."
+
+
+def _other_product(good: Revision | None, revision: Revision) -> bool:
+    """Tell whether the new pods need another kind of node: then room here does not help."""
+    if good is None:
+        return False
+    one, other = (each.template["spec"].get("nodeSelector") or {} for each in (good, revision))
+    return bool(one.get(GPU_PRODUCT_LABEL) != other.get(GPU_PRODUCT_LABEL))
+
+
+def _is_towards_initial(now: Situation, candidate: Candidate) -> bool:
+    initial = now.spec.tuning.initial
+    if initial is None:
+        return False
+    steps = [one for one, _ in next_steps(candidate.revision.settings, initial.settings)]
+    return len(steps) < 2

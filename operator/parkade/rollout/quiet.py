@@ -1,0 +1,202 @@
+"""Policies while no candidate flies: what to put right, and what keeps tuning from starting."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+from parkade.api.conditions import REASONS, ConditionStatus, ConditionType, Reason
+from parkade.api.spec import Mode
+from parkade.api.status import Origin
+from parkade.rollout.actions import Action, Plan
+from parkade.rollout.gates import next_step, wanted
+from parkade.rollout.inflight import LOOK_AGAIN_SECONDS, SURGE_PATIENCE
+from parkade.rollout.judge import GPU_SCARCE
+from parkade.rollout.observed import PodState
+from parkade.rollout.reasons import BELOW_ONE_REQUEST, REASON_OF_CAUSE, waiting_reason
+from parkade.rollout.record import Phase
+from parkade.rollout.render import render_revision
+from parkade.rollout.revision import quarantine_key
+from parkade.rollout.situation import (
+    Situation,
+    described,
+    reconciling,
+    settings_finding,
+    stalled,
+)
+from parkade.rollout.starting import deploy
+
+CRASHES_OF_LAST_GOOD = 2
+"""Failed starts of a good template until it counts as failing."""
+
+
+def revert_needs_room(now: Situation) -> Plan | None:
+    """Take the GPUs of broken pods, where a revert beside them finds none."""
+    good = now.record.last_good
+    if good is None or not now.record.surge:
+        return None
+    waiting = [
+        pod
+        for pod in now.pods
+        if pod.revision == good.hash
+        and pod.unschedulable_since is not None
+        and now.now - pod.unschedulable_since >= SURGE_PATIENCE
+        and GPU_SCARCE in pod.unschedulable_message
+    ]
+    if not waiting or all(pod.revision == good.hash for pod in now.pods):
+        return None
+    message = "No GPU is free beside the pods to be replaced: they are replaced one at a time."
+    record = replace(now.record, surge=False)
+    return now.plan(Action.REVERT, Reason.WAITING_FOR_GPU, message, record)
+
+
+def number_of_pods_changed(now: Situation) -> Plan | None:
+    """Copy spec.replicas; nothing else starts in the same pass."""
+    deployment = now.deployment
+    if deployment is None or deployment.replicas == now.spec.replicas:
+        return None
+    message = f"{deployment.replicas} -> {now.spec.replicas} replicas."
+    plan = now.plan(Action.HOLD, Reason.SCALING, message)
+    late = plan.target is not None and plan.target.replicas != now.spec.replicas
+    return replace(
+        plan,
+        settings_applied=settings_finding(Reason.ROLLOUT_IN_PROGRESS, message),
+        reconciling=reconciling(Reason.SCALING, message),
+        requeue_after_seconds=5.0 if late else None,
+    )
+
+
+def last_good_fails(now: Situation) -> Plan | None:
+    """Stop where the last good template fails too; it recovers by itself."""
+    good = now.record.last_good
+    if good is None or now.ready > 0 or now.spec.replicas == 0:
+        return None
+    own = [pod for pod in now.pods if pod.revision == good.hash]
+    found = next((one for one in (_failure(now, pod) for pod in own) if one is not None), None)
+    if found is None:
+        return None
+    message = (
+        f"The last good template fails too: {found.rstrip('.')}. Nothing more is tried; it goes "
+        "on by itself when the cause is gone."
+    )
+    plan = now.plan(Action.HOLD, Reason.LAST_GOOD_FAILING, message)
+    return replace(
+        plan,
+        stalled=stalled(Reason.LAST_GOOD_FAILING, message),
+        requeue_after_seconds=LOOK_AGAIN_SECONDS,
+    )
+
+
+def zero_replicas(now: Situation) -> Plan | None:
+    """Nothing runs, so nothing is tuned."""
+    if now.spec.replicas > 0:
+        return None
+    message = "Zero replicas are asked for: nothing runs, nothing is tuned."
+    return now.plan(Action.HOLD, Reason.SCALED_TO_ZERO, message)
+
+
+def sizing_needs_a_person(now: Situation) -> Plan | None:
+    """No setting can be right: what runs stays, and the message says what to change."""
+    good = now.record.last_good
+    if now.desired.stalled:
+        reason, message = now.desired.reason, now.desired.message
+    else:
+        lessons = now.record.lessons(good.fingerprint, now.tuning) if good is not None else ()
+        small = [one for one in lessons if one.cause in BELOW_ONE_REQUEST]
+        if not small:
+            return None
+        reason, message = Reason.DOES_NOT_FIT, small[0].message
+    plan = now.plan(Action.HOLD, reason, message)
+    return replace(plan, stalled=stalled(reason, message))
+
+
+def only_recommends(now: Situation) -> Plan | None:
+    """RecommendOnly never changes the knobs by itself."""
+    good = now.record.last_good
+    if good is None or now.spec.tuning.mode is not Mode.RECOMMEND_ONLY:
+        return None
+    if wanted(now, good) != good.settings and now.record.retry is None:
+        return None
+    if now.desired.settings in {None, good.settings}:
+        return None
+    message = (
+        f"{described(now.desired.settings or good.settings)} is recommended, "
+        f"{described(good.settings)} runs: tuning.mode is RecommendOnly."
+    )
+    return now.plan(Action.HOLD, Reason.RECOMMEND_ONLY, message)
+
+
+def nothing_to_change(now: Situation) -> Plan | None:
+    """Leave what runs: it is what is recommended, or nothing can be recommended."""
+    good = now.record.last_good
+    if good is None or wanted(now, good) != good.settings:
+        return None
+    desired = now.desired
+    if desired.settings is None:
+        known = REASONS[ConditionType.SETTINGS_APPLIED][ConditionStatus.UNKNOWN]
+        reason = desired.reason if desired.reason in known else Reason.INSUFFICIENT_EVIDENCE
+        return now.plan(Action.HOLD, reason, f"The running settings stay. {desired.message}")
+    normal = REASONS[ConditionType.SETTINGS_APPLIED][ConditionStatus.TRUE]
+    reason = desired.reason if desired.reason in normal else Reason.APPLIED
+    message = desired.message if reason is not Reason.APPLIED else ""
+    return now.plan(Action.HOLD, reason, message or f"{described(good.settings)} runs.")
+
+
+def failed_before(now: Situation) -> Plan | None:
+    """Never try settings in quarantine again, unless a person asks."""
+    good = now.record.last_good
+    if good is None:
+        return None
+    key = quarantine_key(good.fingerprint, wanted(now, good))
+    entry = next((one for one in now.record.quarantine if one.key == key), None)
+    if entry is None and next_step(now, good) is not None:
+        return None
+    message = (
+        entry.message if entry is not None else "Every single step towards them failed before."
+    )
+    retry = f" To try again, annotate with serving.parkade.dev/retry: {key}." if entry else ""
+    return now.plan(Action.HOLD, Reason.CANDIDATE_REJECTED, f"{message}{retry}")
+
+
+def turn_one_knob(now: Situation) -> Plan | None:
+    """Start the next single-knob step towards the recommended settings."""
+    good = now.record.last_good
+    if good is None:
+        return None
+    step = next_step(now, good)
+    if step is None:
+        return None
+    settings, knob = step
+    revision = render_revision(now.endpoint, settings)
+    target = wanted(now, good)
+    rest = "" if settings == target else f" On the way to {described(target)}."
+    message = f"{described(good.settings)} -> {described(settings)}.{rest}"
+    guarded = now.ready_beside(revision) > 0
+    phase = Phase.CANARY if guarded else Phase.FULL
+    return deploy(now, revision, Origin.TUNING, message, phase=phase, knob=knob)
+
+
+def _failure(now: Situation, pod: PodState) -> str | None:
+    """Return how a pod of the last good template fails; None where it may still come up."""
+    deadline = timedelta(seconds=now.spec.rollout.start_deadline_seconds)
+    waits = waiting_reason(pod)
+    since = pod.unready_since or pod.started_at
+    if waits is not None and since is not None and now.now - since >= deadline:
+        return f"pod {pod.name} waits: {pod.waiting_reason} {pod.waiting_message}".strip()
+    if pod.terminations >= CRASHES_OF_LAST_GOOD and _ran_in_vain(pod):
+        cause = now.inputs.evidence.get((pod.uid, pod.terminations))
+        if cause is None or not cause.message:
+            return f"pod {pod.name} ended {pod.terminations} times"
+        return f"{cause.message} ({REASON_OF_CAUSE[cause.cause_class].value})"
+    running = pod.running_since
+    if running is not None and not pod.is_ready and now.now - running >= deadline:
+        return f"pod {pod.name} is not ready {deadline.total_seconds():.0f} s after its start"
+    return None
+
+
+def _ran_in_vain(pod: PodState) -> bool:
+    """Tell whether a whole run began and ended since it was last ready."""
+    last = pod.last_termination
+    if last is None or last.started_at is None or pod.unready_since is None:
+        return True
+    return last.started_at >= pod.unready_since

@@ -1,0 +1,245 @@
+"""What a pass knows, put together once, with the small questions that policies ask of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from parkade.api.conditions import REASONS, ConditionStatus, ConditionType, Reason
+from parkade.api.endpoint import Endpoint
+from parkade.api.settings import Settings
+from parkade.api.spec import EndpointSpec, Interruption, Mode, Strategy
+from parkade.rollout.actions import (
+    CANARY_MIN_READY_SECONDS,
+    CANARY_PROGRESS_DEADLINE_SECONDS,
+    Action,
+    Desired,
+    Finding,
+    Plan,
+    PlanInputs,
+    Target,
+)
+from parkade.rollout.bookkeeping import with_retry
+from parkade.rollout.judge import Judgement, judge
+from parkade.rollout.observed import DeploymentState, PodState
+from parkade.rollout.record import Candidate, Phase, Record
+from parkade.rollout.render import render_revision
+from parkade.rollout.revision import Revision, inputs_hash, tuning_hash
+from parkade.rollout.windows import Opening, opening
+
+SCALE_PATIENCE = timedelta(seconds=60)
+"""How long a new number of pods waits for a withdrawn candidate's pods to go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """The inputs of a plan with what follows from them at once."""
+
+    inputs: PlanInputs
+    record: Record
+    """Retries taken in, and what the candidate's pods show remembered."""
+    judgement: Judgement | None
+    """Of the candidate, where there is one."""
+    opening: Opening
+    tuning: str
+    """Hash of the tuning inputs."""
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """The resource."""
+        return self.inputs.endpoint
+
+    @property
+    def spec(self) -> EndpointSpec:
+        """Its spec."""
+        return self.inputs.endpoint.spec
+
+    @property
+    def now(self) -> datetime:
+        """The time of this pass."""
+        return self.inputs.now
+
+    @property
+    def desired(self) -> Desired:
+        """What sizing recommends."""
+        return self.inputs.desired
+
+    @property
+    def deployment(self) -> DeploymentState | None:
+        """The Deployment as observed."""
+        return self.inputs.deployment
+
+    @property
+    def candidate(self) -> Candidate | None:
+        """The candidate in flight."""
+        return self.record.candidate
+
+    @property
+    def pods(self) -> tuple[PodState, ...]:
+        """Pods of ours that are not on their way out."""
+        return tuple(
+            one
+            for one in self.inputs.pods
+            if one.revision and not one.deleting and one.phase not in {"Failed", "Succeeded"}
+        )
+
+    @property
+    def ready(self) -> int:
+        """Pods that serve, of whatever revision."""
+        return sum(1 for pod in self.pods if pod.is_ready)
+
+    def ready_beside(self, revision: Revision) -> int:
+        """Pods that serve and are not of this revision."""
+        return sum(1 for pod in self.pods if pod.is_ready and pod.revision != revision.hash)
+
+    def user_change(self, running: Revision) -> Revision | None:
+        """Return the spec's template with the running knobs, where a user changed more than them.
+
+        Inputs that render the same template are no change.
+        """
+        if inputs_hash(self.spec) == running.inputs:
+            return None
+        rendered = render_revision(self.endpoint, running.settings)
+        return None if rendered.hash == running.hash else rendered
+
+    def headroom_bytes(self, fingerprint: str) -> int:
+        """Return the headroom in force for a fingerprint."""
+        asked = self.spec.tuning.headroom_bytes
+        return self.record.effective_headroom(fingerprint, self.tuning, asked)
+
+    def may_interrupt(self) -> bool:
+        """Tell whether tuning may leave the endpoint without a ready pod at this time."""
+        match self.spec.tuning.interruption:
+            case Interruption.ALLOWED:
+                return True
+            case Interruption.IN_WINDOWS:
+                return bool(self.spec.tuning.maintenance_windows) and self.opening.is_open
+            case Interruption.NEVER:
+                return False
+
+    def blocking_budget(self) -> str | None:
+        """Return the name of a PodDisruptionBudget that allows no disruption of our pods."""
+        target = self.record.target
+        labels = (target.template["metadata"]["labels"]) if target is not None else {}
+        return next(
+            (
+                one.name
+                for one in self.inputs.fleet.budgets
+                if one.disruptions_allowed < 1 and one.matches(labels)
+            ),
+            None,
+        )
+
+    def starts_with_surge(self) -> bool:
+        """Tell whether a new pod is first tried beside the old ones."""
+        return self.spec.rollout.strategy is not Strategy.NO_SURGE
+
+    def target(self, record: Record) -> Target | None:
+        """Return what the Deployment must be under a record."""
+        revision = record.target
+        if revision is None:
+            return None
+        candidate = record.candidate
+        canary = candidate is not None and candidate.phase is Phase.CANARY
+        start = self.spec.rollout.start_deadline_seconds
+        return Target(
+            revision,
+            replicas=self._replicas(record, revision),
+            surge=candidate.surge if candidate is not None else record.surge,
+            min_ready_seconds=CANARY_MIN_READY_SECONDS if canary else 0,
+            progress_deadline_seconds=(
+                CANARY_PROGRESS_DEADLINE_SECONDS if canary else max(600, 2 * start)
+            ),
+        )
+
+    def _replicas(self, record: Record, revision: Revision) -> int:
+        """Return the number of pods: the spec's, except while two revisions must not be scaled.
+
+        The deployment controller spreads a new number over all ReplicaSets that have pods.
+        """
+        wanted, deployment = self.spec.replicas, self.deployment
+        if deployment is None or deployment.replicas == wanted:
+            return wanted
+        if record.candidate is not None:
+            canary = record.candidate.phase is Phase.CANARY and record.last_good is not None
+            return record.candidate.scale if canary else wanted
+        mixed = deployment.revision != revision.hash or any(
+            one.replicas > 0 and one.revision != revision.hash and one.owner_uid == deployment.uid
+            for one in self.inputs.replica_sets
+        )
+        if mixed and record.settled_at and self.now - record.settled_at < SCALE_PATIENCE:
+            return deployment.replicas
+        return wanted
+
+    def plan(
+        self, action: Action, reason: Reason, message: str, record: Record | None = None
+    ) -> Plan:
+        """Return a plan whose SettingsApplied says the same; policies `replace` what differs."""
+        record = self.record if record is None else record
+        return Plan(
+            action=action,
+            reason=reason,
+            message=message,
+            record=record,
+            target=self.target(record),
+            settings_applied=settings_finding(reason, message),
+        )
+
+
+def situation(inputs: PlanInputs) -> Situation:
+    """Put together what a pass knows."""
+    record = _absorbed(inputs)
+    spec = inputs.endpoint.spec
+    judgement = None
+    if record.candidate is not None:
+        judgement = judge(
+            record.candidate,
+            inputs.pods,
+            inputs.evidence,
+            inputs.deployment,
+            spec.rollout,
+            inputs.now,
+        )
+        record = replace(record, candidate=judgement.candidate)
+    return Situation(
+        inputs,
+        record,
+        judgement,
+        opening(spec.tuning.maintenance_windows, inputs.now),
+        tuning_hash(spec),
+    )
+
+
+def settings_finding(reason: Reason, message: str) -> Finding:
+    """Return SettingsApplied with a reason, its status as documented."""
+    for status, reasons in REASONS[ConditionType.SETTINGS_APPLIED].items():
+        if reason in reasons:
+            return Finding(status, reason, message)
+    return Finding(ConditionStatus.UNKNOWN, Reason.INSUFFICIENT_EVIDENCE, message)
+
+
+def stalled(reason: Reason, message: str) -> Finding:
+    """Return Stalled as True."""
+    return Finding(ConditionStatus.TRUE, reason, message)
+
+
+def reconciling(reason: Reason, message: str) -> Finding:
+    """Return Reconciling as True, for a reason that it may have."""
+    allowed = REASONS[ConditionType.RECONCILING][ConditionStatus.TRUE]
+    known = reason if reason in allowed else Reason.ROLLOUT_IN_PROGRESS
+    return Finding(ConditionStatus.TRUE, known, message)
+
+
+def described(settings: Settings) -> str:
+    """Return both knobs for people."""
+    utilization = f"{settings.gpu_memory_utilization.normalize():f}"
+    return f"max_num_seqs {settings.max_num_seqs}, gpu_memory_utilization {utilization}"
+
+
+def _absorbed(inputs: PlanInputs) -> Record:
+    """Take in a person's retry, and initial settings that mode Auto does not act on."""
+    record = with_retry(inputs.record, inputs.endpoint.retry)
+    tuning = inputs.endpoint.spec.tuning
+    if tuning.mode is Mode.AUTO and tuning.initial is not None and record.last_good is not None:
+        record = replace(record, initial=tuning.initial.settings)
+    return record
