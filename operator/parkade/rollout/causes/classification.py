@@ -72,7 +72,12 @@ def _from_log(text: str, evidence: ContainerEvidence) -> tuple[RootCause, Weight
     scene = Scene(last_attempt(read_lines(text)), evidence)
     if found := root(scene):
         finding, answer = found
-        told = replace(answer, message=_message(finding, scene), key_lines=_shown(finding, scene))
+        told = replace(
+            answer,
+            stage=answer.stage or scene.stage_at(finding.index),
+            message=_message(finding, scene),
+            key_lines=_shown(finding, scene),
+        )
         return told, finding.rule.weight
     return _without_failure(scene), Weight.SYMPTOM
 
@@ -80,8 +85,8 @@ def _from_log(text: str, evidence: ContainerEvidence) -> tuple[RootCause, Weight
 def _without_failure(scene: Scene) -> RootCause:
     """Return what can be said of a log in which nothing failed: an empty pool, or how it ends."""
     if scene.started_at is None and (pool := pool_bytes(scene)) is not None and pool < 0:
-        lines = [line.raw for line in scene.lines if "KV" in line.text and "-" in line.text]
-        return replace(empty_pool(scene), message=lines[-1], key_lines=tuple(lines[-1:]))
+        said = [line for line in scene.lines if "KV" in line.text and "-" in line.text]
+        return replace(empty_pool(scene), message=said[-1].text, key_lines=(said[-1].raw,))
     wrappers = [x.text for x in scene.lines if not x.is_quiet and _WRAPPER.search(x.text)]
     last = [line.raw for line in scene.lines[-2:]]
     told = unknown(message=wrappers[-1] if wrappers else "", key_lines=(*wrappers[-2:], *last))

@@ -81,7 +81,7 @@ RULES: tuple[Rule, ...] = (
         Weight.LIKELY,
     ),
     rule(
-        r"NCCL error|ncclRemoteError|DistBackendError"
+        r"(?:NCCL error|ncclRemoteError|DistBackendError)(?!.*remote process exited)"
         r"|ProcessGroupNCCL.{0,200}(?:timed? ?out|terminated with exception)",
         says(CauseClass.NCCL_FAILURE, Blame.ENVIRONMENT),
         Weight.SYMPTOM,

@@ -8,8 +8,11 @@ whole one does.
 import re
 
 from parkade.rollout.causes.attempts import last_attempt
+from parkade.rollout.causes.cause import ContainerEvidence
 from parkade.rollout.causes.lines import Line, clean, read_lines
 from parkade.rollout.causes.redaction import redact, redact_blocks
+from parkade.rollout.causes.search import root
+from parkade.rollout.causes.stages import Scene, is_telling
 
 MAX_MESSAGE_CHARS = 500
 MAX_KEY_LINES = 6
@@ -18,6 +21,8 @@ MAX_KEY_LINE_CHARS = 300
 _HEAD_LINES = 12
 _TAIL_LINES = 40
 _CONTEXT_LINES = 14
+_BLOCK_LINES = 400
+_MAX_QUIET_CHARS = 400
 _LEFT_OUT = "[... {} lines left out ...]"
 
 _PROGRESS = re.compile(
@@ -90,13 +95,40 @@ def _by_priority(lines: list[Line], base: int) -> list[int]:
     last = range(base, len(lines))
     failures = [i for i in last if not lines[i].is_quiet and _FAILURE.search(lines[i].text)]
     progress = [i for i in last if _PROGRESS.search(lines[i].text)][:200]
-    first = failures[:8]
-    order = [*first, *progress, *failures[8:60]]
-    for failure in first:
+    found = root(Scene(lines[base:], ContainerEvidence()))
+    deciding = [base + found[0].index] if found else failures[:1]
+    order = [*deciding, *_telling(lines, deciding, base), *_milestones(lines, progress)]
+    order += [*failures[:8], *progress, *failures[8:60]]
+    for failure in [*deciding, *failures[:8]]:
         order += range(failure - 1, max(base, failure - _CONTEXT_LINES) - 1, -1)
     order += range(len(lines) - 1, max(base, len(lines) - _TAIL_LINES) - 1, -1)
     order += range(base, min(base + _HEAD_LINES, len(lines)))
     return [i for i in order if 0 <= i < len(lines)]
+
+
+def _telling(lines: list[Line], failures: list[int], base: int) -> list[int]:
+    """Return the traceback's lines before failures that decide the stage, and the innermost."""
+    chosen: list[int] = []
+    for failure in failures:
+        frames: list[int] = []
+        for i in range(failure - 1, max(base, failure - _BLOCK_LINES) - 1, -1):
+            if lines[i].process != lines[failure].process:
+                continue
+            if 'File "' in lines[i].text and (not frames or is_telling(lines[i].text)):
+                frames.append(i)
+            if lines[i].text.startswith("Traceback ("):
+                frames.append(i)
+                break
+        chosen += frames
+    return chosen
+
+
+def _milestones(lines: list[Line], progress: list[int]) -> list[int]:
+    """Return the last line of each kind of progress, in the order of the log."""
+    kinds = {
+        found[0]: index for index in progress if (found := _PROGRESS.search(lines[index].text))
+    }
+    return sorted(kinds.values())
 
 
 def _join(lines: list[Line], chosen: list[int], max_bytes: int) -> str:
@@ -112,4 +144,7 @@ def _join(lines: list[Line], chosen: list[int], max_bytes: int) -> str:
 
 
 def _shown(line: Line) -> str:
-    return redact(line.raw.rstrip())
+    """Return a line as it is kept: dumps of the configuration are cut, errors are not."""
+    limit = _MAX_QUIET_CHARS if line.is_quiet and "requested memory" not in line.raw else None
+    text = redact(line.raw.rstrip())
+    return text if limit is None or len(text) <= limit else text[:limit] + "…"

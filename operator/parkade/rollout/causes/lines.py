@@ -39,7 +39,8 @@ _PROCESS = re.compile(
 _RANK = re.compile(r"\[rank(\d+)\]:\s?")
 _LEVELS = "DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL|EXCEPTION"
 _VLLM = re.compile(
-    rf"(?P<level>{_LEVELS}) +(?:\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)? +)?\[[^\]\n]{{1,200}}:\d+\] ?"
+    rf"(?P<level>{_LEVELS}) +(?:\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)? +)?"
+    r"(?:\[[^\]\n]{1,200}|[\w./\-]{1,80}):\d+\] ?"
 )
 _UVICORN = re.compile(r"(?P<level>INFO|WARNING|ERROR|CRITICAL|DEBUG): +")
 _PLAIN = re.compile(

@@ -23,7 +23,13 @@ _CAPACITY = re.compile(
 )
 _TRIED = re.compile(rf"Tried to allocate (?P<tried>{SIZE})")
 _OWN = re.compile(rf"this process has (?P<own>{SIZE}) memory in use")
-_ENDED = re.compile(r"is free\.?$|in use\b|already allocated|reserved by PyTorch")
+_ENDED = re.compile(
+    rf"(?:is free|out of memory|Tried to allocate {SIZE})\.?$|in use\b|already allocated"
+    r"|reserved by PyTorch"
+)
+
+_MAPPED = re.compile(r"CUDA Error: out of memory at |cumem_allocator")
+"""The allocator of sleep mode (``csrc/cumem_allocator.cpp``); at run time only waking asks it."""
 
 _NEEDED = re.compile(r"([\d.]{1,15}) ?GiB KV cache is needed")
 _AVAILABLE = re.compile(r"available KV cache memory \((-?[\d.]{1,15}) ?GiB")
@@ -169,7 +175,8 @@ def _out_of_memory(finding: Finding, scene: Scene) -> RootCause | None:
     stage = scene.stage_at(finding.index)
     every = (finding.match, *finding.siblings)
     short = max((x for m in every if (x := _tried_minus_free(m.string))), default=None)
-    if "wake_up" in scene.frames(finding.index):
+    mapped = stage is Stage.RUNTIME and _MAPPED.search(text)
+    if mapped or "wake_up" in scene.frames(finding.index):
         return RootCause(
             CauseClass.STARTED_THEN_OOM_AT_WAKE_UP,
             Blame.ENVIRONMENT,
@@ -201,10 +208,10 @@ def _load_failure(finding: Finding, scene: Scene) -> RootCause:
 
 
 def _is_cut(finding: Finding, scene: Scene) -> bool:
-    """Whether the log ends inside this line, before it says who holds the memory."""
-    text = scene.lines[finding.index].text
+    """Whether the log ends inside this line's sentence, before it says who holds the memory."""
+    text = scene.lines[finding.index].text.rstrip()
     last = finding.index == len(scene.lines) - 1
-    return last and "ried to" in text and not _ENDED.search(text)
+    return last and "OutOfMemoryError" in text and not _ENDED.search(text)
 
 
 def _dispatcher(finding: Finding, scene: Scene) -> RootCause | None:

@@ -27,8 +27,8 @@ _FATAL = re.compile(
 )
 _CODE = re.compile(r'\s*File "')
 _TRAFFIC = re.compile(
-    r"Received request|Generated response|prompt(?:_token_ids)?['\"]?: |non-default args|"
-    r"\"(?:messages|prompt|content)\"|Initializing (?:a V1|an) LLM engine"
+    r"[Rr]etrying|Received request|Generated response|prompt(?:_token_ids)?['\"]?: "
+    r"|non-default args|\"(?:messages|prompt|content)\"|Initializing (?:a V1|an) LLM engine"
 )
 _KERNEL_FILE = re.compile(
     r'File "[^"]{0,400}(?:flashinfer|triton|_custom_ops\.py|torch/_ops\.py|deep_gemm|flash_attn|'
@@ -84,7 +84,7 @@ def findings(scene: Scene) -> Iterator[Finding]:
     begin = 0 if scene.started_at is None else scene.started_at
     previous: dict[str, bool] = {}
     for index, line in enumerate(scene.lines):
-        is_source = previous.get(line.process, False)
+        is_source = previous.get(line.process, False) and line.text.startswith("    ")
         previous[line.process] = bool(_CODE.match(line.text))
         if index < begin or is_source or previous[line.process] or not _may_matter(line):
             continue

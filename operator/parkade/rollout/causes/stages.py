@@ -36,6 +36,10 @@ _MARK_WORDS = re.compile(
     r"nitializing|tarting|oading |KV [Cc]ache|blocks: |raph|requested memory|init engine|"
     r"startup complete|throughput|HTTP/1"
 )
+_SERVED = re.compile(
+    r"EngineCore encountered a fatal error|output_handler failed|Application shutdown complete"
+    r'|"(?:GET|POST) /\S* HTTP/1\.[01]" [1-5]\d\d'
+)
 _CAPTURED = re.compile(r"Graph capturing finished")
 
 _SAMPLER = frozenset({"_dummy_sampler_run", "_dummy_pooler_run", "_dummy_pooler_run_task"})
@@ -65,6 +69,9 @@ _KV = frozenset(
 _LOAD = frozenset({"load_model", "load_weights", "initialize_model", "create_weights"})
 _RUNTIME = frozenset({"execute_model", "sample_tokens", "execute_dummy_batch", "add_lora"})
 _INIT = frozenset({"init_device", "init_worker_distributed_environment"})
+TELLING = _SAMPLER | _PROFILE | _GRAPHS | _WARM | _KV | _LOAD | _RUNTIME | _INIT | {"wake_up"}
+"""The functions that decide a stage; an excerpt keeps their lines."""
+
 _FRAME = re.compile(r'\s*File "[^"]*", line \d+, in (\w+)')
 _HEADER = "Traceback (most recent call last)"
 _CHAIN = re.compile(r"During handling of the above|The above exception was the direct cause")
@@ -125,12 +132,21 @@ class Scene:
         return furthest(stage for _, stage, _ in before)
 
     def stage_at(self, index: int) -> Stage | None:
-        """Return the stage of a failure: its traceback's, else by progress, else the pod's."""
+        """Return the stage of a failure: its traceback's, else by progress, else the pod's.
+
+        The core calls an error fatal only after its start; before it says that it failed to
+        start (``vllm/v1/engine/core.py``). So a tail alone can show that the engine had served.
+        """
         marked = self.marked_stage(index)
-        framed = self._framed_stage(index, marked)
-        if framed is None and marked is None and self.container.ready_before:
+        if framed := self._framed_stage(index, marked):
+            return framed
+        if self._died_serving or (marked is None and self.container.ready_before):
             return Stage.RUNTIME
-        return framed or marked
+        return marked
+
+    @cached_property
+    def _died_serving(self) -> bool:
+        return any(_SERVED.search(line.text) for line in self.lines)
 
     def _framed_stage(self, index: int, marked: Stage | None) -> Stage | None:
         names, whole = self._frames(index)
@@ -166,6 +182,12 @@ class Scene:
             elif linked and (found := _FRAME.match(line.text)):
                 names.add(found[1])
         return names
+
+
+def is_telling(text: str) -> bool:
+    """Tell whether a traceback's line names a function that decides a stage."""
+    found = _FRAME.match(text)
+    return bool(found and found[1] in TELLING) or text.strip().startswith(_HEADER)
 
 
 def furthest(stages: Iterable[Stage]) -> Stage | None:

@@ -14,6 +14,18 @@ def _hub(finding: Finding, scene: Scene) -> RootCause:
     )
 
 
+def _refused(finding: Finding, scene: Scene) -> RootCause | None:
+    """Blame the user for a refused configuration, but not before its reason was read.
+
+    Some reasons have rules of their own, and a log may end between headline and reason.
+    """
+    after = scene.lines[finding.index + 1 : finding.index + 3]
+    if "validation error" in finding.match[0] and not any("[type=" in x.text for x in after):
+        told = len(scene.lines) > finding.index + 2
+        return RootCause(CauseClass.BAD_ARGUMENTS, Blame.USER, stage=Stage.INIT) if told else None
+    return RootCause(CauseClass.BAD_ARGUMENTS, Blame.USER, stage=Stage.INIT)
+
+
 RULES: tuple[Rule, ...] = (
     rule(
         r"error: (?:unrecognized arguments|argument |the following arguments are required"
@@ -85,7 +97,7 @@ RULES: tuple[Rule, ...] = (
     rule(
         r"validation errors? for \w*(?:Config|Args)\b|argparse\.ArgumentTypeError"
         r"|ArgumentError: ",
-        says(CauseClass.BAD_ARGUMENTS, Blame.USER, Stage.INIT),
+        _refused,
         Weight.LIKELY,
         at_runtime=False,
     ),
