@@ -7,7 +7,7 @@ read once, at start. ``README.md`` beside this file documents both.
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -99,13 +99,13 @@ def read_faults(variables: Mapping[str, str], hostname: str) -> Faults:
         raise EnvironmentValueError(f"{path} is not JSON: {error}") from None
     if not isinstance(state, dict):
         raise EnvironmentValueError(f"{path} must hold one JSON object")
-    return _checked(path, {**_of_pod(path, state, hostname)})
+    return _checked(path, _of_pod(path, state, hostname))
 
 
 def _of_pod(path: Path, state: dict[str, Any], hostname: str) -> dict[str, Any]:
     """Merge `pods: {PREFIX: {...}}` where the pod's name starts with PREFIX and a dash."""
     pods = state.pop("pods", {})
-    if not isinstance(pods, dict):
+    if not isinstance(pods, dict) or not all(isinstance(v, dict) for v in pods.values()):
         raise EnvironmentValueError(f"{path}: pods must be an object of pod name prefixes")
     for prefix, values in sorted(pods.items(), key=lambda item: len(item[0])):
         if hostname == prefix or hostname.startswith(f"{prefix}-"):
@@ -119,9 +119,21 @@ def _checked(path: Path, state: dict[str, Any]) -> Faults:
     if unknown:
         raise EnvironmentValueError(f"{path}: unknown keys {unknown}; known are {sorted(known)}")
     for name, value in state.items():
-        text = name.endswith("_text")
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if value is not None and (not isinstance(value, str) if text else not number):
-            wanted = "a string" if text else "a number"
-            raise EnvironmentValueError(f"{path}: {name} must be {wanted}, not {value!r}")
-    return Faults(**state)
+        wanted = _wanted(name)
+        if value is not None and not wanted[1](value):
+            raise EnvironmentValueError(f"{path}: {name} must be {wanted[0]}, not {value!r}")
+    return Faults(**{name: value for name, value in state.items() if value is not None})
+
+
+def _wanted(name: str) -> tuple[str, Callable[[Any], bool]]:
+    if name.endswith("_text"):
+        return "a string", lambda value: isinstance(value, str)
+    if name.endswith("_code"):
+        return (
+            "a whole number from 0 to 255",
+            lambda value: type(value) is int and 0 <= value <= 255,
+        )
+    return (
+        "a number of zero or more",
+        lambda value: type(value) in {int, float} and math.isfinite(value) and value >= 0,
+    )

@@ -7,8 +7,9 @@ result.metrics_text     # the page that /metrics would show
 
 import heapq
 import itertools
+import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from testbed.engine import startup
 from testbed.engine.arguments import EngineArguments, parse
@@ -60,6 +61,7 @@ class Result:
     horizon_seconds: float
     finished: tuple[Request, ...]
     samples: tuple[Sample, ...]
+    pages: Mapping[float, str]
     scheduler: Scheduler
     engine: startup.Started
     arguments: EngineArguments
@@ -95,9 +97,10 @@ def simulate(
     horizon_seconds: float,
     *,
     scrape_seconds: float = 15.0,
+    pages_at: Iterable[float] = (),
 ) -> Result:
     """Open loop: requests come when they come. Raises StartError where the engine cannot start."""
-    run = _Run(settings, horizon_seconds, scrape_seconds)
+    run = _Run(settings, horizon_seconds, scrape_seconds, pages_at)
     for arrival in arrivals:
         if arrival.seconds >= horizon_seconds:
             break
@@ -113,12 +116,13 @@ def simulate_closed(
     horizon_seconds: float,
     *,
     pause_seconds: float = 0.0,
+    pages_at: Iterable[float] = (),
 ) -> Result:
     """Closed loop: `concurrency` clients, each of which asks again `pause_seconds` after an answer.
 
     `next_request` makes the request of a given number; its time is set here.
     """
-    run = _Run(settings, horizon_seconds, scrape_seconds=15.0)
+    run = _Run(settings, horizon_seconds, 15.0, pages_at)
     numbers = itertools.count()
     # Clients start apart, so that they do not move in step for ever.
     due = [(pause_seconds * client / concurrency, client) for client in range(concurrency)]
@@ -133,22 +137,21 @@ def simulate_closed(
             return run.end()
         run.until(time)
         while due and due[0][0] <= time:
-            seconds = heapq.heappop(due)[0]
+            heapq.heappop(due)
             wanted = next_request(next(numbers))
-            run.add(
-                Arrival(
-                    max(seconds, run.scheduler.now) if seconds > time else time,
-                    wanted.prompt_tokens,
-                    wanted.output_tokens,
-                    wanted.cached_tokens,
-                )
-            )
+            run.add(replace(wanted, seconds=time))
 
 
 class _Run:
     """A scheduler, the samples taken of it, and the requests that it finished."""
 
-    def __init__(self, settings: Settings, horizon_seconds: float, scrape_seconds: float) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        horizon_seconds: float,
+        scrape_seconds: float,
+        pages_at: Iterable[float],
+    ) -> None:
         environment = Environment.read(settings.variables)
         self.arguments = parse([settings.model, *settings.flags], environment.gpu_total_bytes)
         script = startup.start(self.arguments, environment)
@@ -160,6 +163,8 @@ class _Run:
         self.on_finish: Callable[[Request], None] | None = None
         self._scrape_seconds = scrape_seconds
         self._next_scrape = scrape_seconds
+        self._pages_due = sorted(pages_at)
+        self._pages: dict[float, str] = {}
         self._finished: list[Request] = []
         self._samples: list[Sample] = []
         self._numbers = itertools.count()
@@ -184,19 +189,27 @@ class _Run:
             self.on_finish(request)
 
     def until(self, seconds: float) -> None:
-        """Run to this time, and take the samples that fall before it."""
-        while self._next_scrape <= seconds:
-            self.scheduler.advance(self._next_scrape)
-            self._samples.append(
-                Sample(
-                    self._next_scrape,
-                    len(self.scheduler.running),
-                    len(self.scheduler.waiting),
-                    self.scheduler.kv_cache_usage(),
-                )
-            )
-            self._next_scrape += self._scrape_seconds
+        """Run to this time, and take the samples and pages that fall before it."""
+        while True:
+            page_at = self._pages_due[0] if self._pages_due else math.inf
+            if min(page_at, self._next_scrape) > seconds:
+                break
+            if page_at <= self._next_scrape:
+                self.scheduler.advance(page_at)
+                self._pages[self._pages_due.pop(0)] = self._page()
+            else:
+                self._sample()
         self.scheduler.advance(seconds)
+
+    def _sample(self) -> None:
+        engine, now = self.scheduler, self._next_scrape
+        engine.advance(now)
+        usage = engine.kv_cache_usage()
+        self._samples.append(Sample(now, len(engine.running), len(engine.waiting), usage))
+        self._next_scrape += self._scrape_seconds
+
+    def _page(self) -> str:
+        return page(self.scheduler, self.engine, self.arguments, created=0.0)
 
     def end(self) -> Result:
         self.until(self.horizon_seconds)
@@ -204,6 +217,7 @@ class _Run:
             horizon_seconds=self.horizon_seconds,
             finished=tuple(self._finished),
             samples=tuple(self._samples),
+            pages=dict(self._pages),
             scheduler=self.scheduler,
             engine=self.engine,
             arguments=self.arguments,
