@@ -38,7 +38,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Reply:
-    """What to answer. `drip` sends the body byte by byte until `release` is set."""
+    """What to answer."""
 
     status: int = 200
     body: bytes | str | dict[str, Any] = b""
@@ -67,11 +67,12 @@ def serving(answer: Callable[[Asked], Reply]) -> Iterator[Server]:
     asked: list[Asked] = []
 
     class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+        """HTTP/1.0: each connection is closed after its answer, so that none is left behind."""
 
         def handle_any(self) -> None:
             length = int(self.headers.get("Content-Length") or 0)
-            one = Asked(self.command, self.path, dict(self.headers), self.rfile.read(length))
+            headers = {name.title(): value for name, value in self.headers.items()}
+            one = Asked(self.command, self.path, headers, self.rfile.read(length))
             asked.append(one)
             reply = answer(one)
             if reply.stall is not None:

@@ -1,0 +1,285 @@
+"""The Kubernetes adapter against a real HTTP server: paths, bodies, and each refusal's error."""
+
+import threading
+
+import kubernetes
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from parkade.adapters import events, nodes, rbac
+from parkade.adapters.cluster import Cluster, UndeclaredAccessError, connect
+from parkade.adapters.errors import (
+    ConflictError,
+    ForbiddenError,
+    InvalidError,
+    NotFoundError,
+    TooManyRequestsError,
+    UnavailableError,
+    UnusableAnswerError,
+)
+from support.servers import Reply, serving
+
+
+def cluster_at(url, **timeouts):
+    configuration = kubernetes.client.Configuration()
+    configuration.host = url
+    configuration.retries = False
+    configuration.api_key["BearerToken"] = "secret"
+    configuration.api_key_prefix["BearerToken"] = "Bearer"
+    return Cluster(kubernetes.client.ApiClient(configuration), **timeouts)
+
+
+def call(work, *replies):
+    """Do something with a cluster that gives these replies in turn; return result and requests."""
+    left = list(replies)
+    with serving(lambda _asked: left.pop(0) if len(left) > 1 else left[0]) as served:
+        return work(cluster_at(served.url)), served.asked
+
+
+def status(code, message, **headers):
+    return Reply(code, {"kind": "Status", "code": code, "message": message}, headers)
+
+
+DEPLOYMENT = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {"namespace": "ns", "name": "web"},
+    "spec": {"replicas": 1},
+}
+
+
+def test_an_apply_is_a_forced_server_side_apply_of_the_whole_object():
+    stored = {**DEPLOYMENT, "metadata": {"generation": 2}}
+    result, asked = call(
+        lambda cluster: cluster.apply(rbac.DEPLOYMENTS, DEPLOYMENT, resource_version="7"),
+        Reply(body=stored),
+    )
+    one = asked[0]
+    assert (one.method, one.path) == ("PATCH", "/apis/apps/v1/namespaces/ns/deployments/web")
+    assert one.query == {"fieldManager": "parkade", "force": "true"}
+    assert one.headers["Content-Type"] == "application/apply-patch+yaml"
+    assert one.headers["Authorization"] == "Bearer secret"
+    assert one.json["metadata"] == {"namespace": "ns", "name": "web", "resourceVersion": "7"}
+    assert result == stored
+
+
+def test_an_apply_leaves_what_it_was_given_as_it_was():
+    call(
+        lambda cluster: cluster.apply(rbac.DEPLOYMENTS, DEPLOYMENT, resource_version="7"),
+        Reply(body={}),
+    )
+    assert "resourceVersion" not in DEPLOYMENT["metadata"]
+
+
+def test_a_status_goes_to_its_subresource_with_the_uid():
+    _, asked = call(
+        lambda cluster: cluster.apply_status("ns", "iep", "u-1", {"a": 1}), Reply(body={})
+    )
+    assert asked[0].path.endswith("/namespaces/ns/inferenceendpoints/iep/status")
+    assert asked[0].json["metadata"]["uid"] == "u-1"
+    assert asked[0].json["status"] == {"a": 1}
+
+
+def test_a_list_follows_its_pages():
+    pages = [
+        Reply(body={"metadata": {"continue": "next page"}, "items": [{"n": 1}]}),
+        Reply(body={"metadata": {}, "items": [{"n": 2}]}),
+    ]
+    found, asked = call(lambda cluster: cluster.list(rbac.PODS, label_selector="a=b"), *pages)
+    assert found == [{"n": 1}, {"n": 2}]
+    assert [one.query.get("continue") for one in asked] == [None, "next page"]
+    assert asked[1].query["labelSelector"] == "a=b"
+
+
+def test_a_list_of_no_items_is_empty():
+    found, _ = call(lambda cluster: cluster.list(rbac.NODES), Reply(body={"items": None}))
+    assert found == []
+
+
+def test_what_is_not_there_is_none():
+    found, _ = call(
+        lambda cluster: cluster.get(rbac.DEPLOYMENTS, "ns", "x"), status(404, "not found")
+    )
+    assert found is None
+
+
+@pytest.mark.parametrize(
+    ("reply", "error"),
+    [
+        pytest.param(status(401, "who?"), ForbiddenError, id="not logged in"),
+        pytest.param(status(403, "may not"), ForbiddenError, id="a role is missing"),
+        pytest.param(status(404, "no namespace"), NotFoundError, id="the namespace is gone"),
+        pytest.param(status(409, "changed"), ConflictError, id="somebody was faster"),
+        pytest.param(status(410, "too old"), ConflictError, id="a page of a list is too old"),
+        pytest.param(status(422, "bad field"), InvalidError, id="the object is refused"),
+        pytest.param(status(429, "slow down"), TooManyRequestsError, id="priority and fairness"),
+        pytest.param(status(500, "etcd"), UnavailableError, id="the server is broken"),
+        pytest.param(status(503, "later"), UnavailableError, id="the server starts"),
+        pytest.param(Reply(502, "<html>"), UnavailableError, id="a gateway's page"),
+        pytest.param(Reply(200, "<html>"), UnusableAnswerError, id="a login page"),
+        pytest.param(Reply(200, "[1]"), UnusableAnswerError, id="JSON of no kind"),
+    ],
+)
+def test_each_refusal_has_its_error(reply, error):
+    with pytest.raises(error, match=r"patch deployments ns/web"):
+        call(lambda cluster: cluster.apply(rbac.DEPLOYMENTS, DEPLOYMENT), reply)
+
+
+def test_too_many_requests_say_how_long_to_wait():
+    with pytest.raises(TooManyRequestsError) as caught:
+        call(
+            lambda cluster: cluster.list(rbac.PODS),
+            Reply(429, {"message": "slow down"}, {"Retry-After": "3"}),
+        )
+    assert caught.value.retry_after_seconds == 3
+
+
+def test_each_call_is_sent_once():
+    with serving(lambda _asked: status(503, "later")) as served:
+        with pytest.raises(UnavailableError):
+            cluster_at(served.url).list(rbac.PODS)
+        assert len(served.asked) == 1
+
+
+def test_a_server_that_does_not_answer_in_time_is_unavailable():
+    stall = threading.Event()
+    with serving(lambda _asked: Reply(body={}, stall=stall)) as served:
+        with pytest.raises(UnavailableError, match="list pods"):
+            cluster_at(served.url, read_timeout_seconds=0.2).list(rbac.PODS)
+        stall.set()
+
+
+def test_nobody_listening_is_unavailable():
+    with serving(lambda _asked: Reply()) as served:
+        url = served.url
+    with pytest.raises(UnavailableError):
+        cluster_at(url).list(rbac.PODS)
+
+
+def test_a_call_that_the_table_does_not_list_is_a_bug():
+    with pytest.raises(UndeclaredAccessError, match=r"create pods is not in rbac\.USED"):
+        call(lambda cluster: cluster.create(rbac.PODS, {}), Reply(body={}))
+
+
+def test_the_operator_reads_no_secrets():
+    assert not [used for used in rbac.USED if used.plural == "secrets"]
+
+
+def test_nothing_is_ever_deleted():
+    assert not [used for used in rbac.USED if "delete" in used.verbs]
+
+
+@pytest.mark.parametrize(
+    ("reply", "log"),
+    [
+        pytest.param(Reply(body="one\ntwo"), "one\ntwo", id="the log as it is"),
+        pytest.param(Reply(body=b"\xff caf\xc3\xa9"), "� café", id="bytes that are no text"),
+        pytest.param(status(400, "previous terminated container not found"), None, id="none kept"),
+        pytest.param(status(404, "pod not found"), None, id="the pod is gone"),
+        pytest.param(
+            Reply(body="unable to retrieve container logs for containerd://abc"),
+            None,
+            id="the runtime lost it and the answer is a success",
+        ),
+    ],
+)
+def test_a_log_is_read_or_gone(reply, log):
+    found, asked = call(
+        lambda cluster: cluster.pod_log(
+            "ns", "p", "vllm", previous=True, tail_lines=10, limit_bytes=99
+        ),
+        reply,
+    )
+    assert found == log
+    assert asked[0].path == "/api/v1/namespaces/ns/pods/p/log"
+    assert asked[0].query == {
+        "container": "vllm",
+        "previous": "true",
+        "limitBytes": "99",
+        "tailLines": "10",
+    }
+
+
+def test_names_are_escaped_in_paths():
+    _, asked = call(lambda cluster: cluster.get(rbac.CONFIGMAPS, "ns", "a/../b"), Reply(body={}))
+    assert asked[0].target == "/api/v1/namespaces/ns/configmaps/a%2F..%2Fb"
+
+
+def test_a_key_of_a_config_map_that_lacks_it_is_none():
+    found, _ = call(
+        lambda cluster: cluster.config_map_key("ns", "m", "config.json"), Reply(body={"data": None})
+    )
+    assert found is None
+
+
+def test_no_kubeconfig_says_what_to_do(tmp_path):
+    with pytest.raises(UnavailableError, match=r"No cluster to talk to.*--kubeconfig"):
+        connect(str(tmp_path / "none"))
+
+
+SUBJECT = events.Subject("ns", "iep", "u-1")
+
+
+def test_the_same_event_is_counted_up(now):
+    replies = [status(409, "exists"), Reply(body={"count": 3}), Reply(body={})]
+    _, asked = call(
+        lambda cluster: events.post(
+            cluster, SUBJECT, reason="Reverted", message="why", warning=True, now=now
+        ),
+        *replies,
+    )
+    assert [one.method for one in asked] == ["POST", "GET", "PATCH"]
+    assert asked[2].json == {"count": 4, "lastTimestamp": "2026-11-29T23:00:00Z"}
+
+
+def test_events_with_other_words_have_other_names(now):
+    one, other = (
+        events.event_body(SUBJECT, reason="R", message=text, warning=False, now=now)
+        for text in ("a", "b")
+    )
+    assert one["metadata"]["name"] != other["metadata"]["name"]
+    assert one["type"] == "Normal"
+
+
+@given(st.text(max_size=3000))
+def test_an_event_message_always_fits(text):
+    assert len(events._fit(text).encode()) <= events.MAX_NOTE_LENGTH
+
+
+@pytest.mark.parametrize(
+    ("labels", "allocatable", "expected"),
+    [
+        pytest.param(
+            {"nvidia.com/gpu.product": "B", "nvidia.com/gpu.memory": "1024"},
+            {"nvidia.com/gpu": "8"},
+            nodes.GpuNodes("B", 1, 8, 1024 * 2**20),
+            id="a node with eight cards",
+        ),
+        pytest.param(
+            {"nvidia.com/gpu.product": "B", "nvidia.com/gpu.memory": "lots"},
+            {},
+            nodes.GpuNodes("B", 1, 0, None),
+            id="a label that is no number, and no card left",
+        ),
+        pytest.param(
+            {"nvidia.com/gpu.product": "B", "nvidia.com/gpu.memory": "99999999999"},
+            {"nvidia.com/gpu": "-1"},
+            nodes.GpuNodes("B", 1, 0, None),
+            id="absurd figures",
+        ),
+        pytest.param({}, {"nvidia.com/gpu": "8"}, None, id="no product label"),
+    ],
+)
+def test_nodes_tell_of_their_cards(labels, allocatable, expected):
+    node = {"metadata": {"labels": labels}, "status": {"allocatable": allocatable}}
+    assert nodes.summarize([node]).get("B") == expected
+
+
+def test_the_smallest_card_of_a_product_counts():
+    def node(memory):
+        return {
+            "metadata": {"labels": {"nvidia.com/gpu.product": "B", "nvidia.com/gpu.memory": memory}}
+        }
+
+    assert nodes.summarize([node("2048"), node("1024"), node("x")])["B"].memory_bytes == 2**30
