@@ -1,13 +1,15 @@
 """Files made from the models are as the models make them, and the CRD follows our own rules."""
 
+import argparse
 from pathlib import Path
 
 import pytest
+import yaml
 from pydantic import BaseModel
 
 from parkade.api.crd import custom_resource_definition
 from parkade.api.structural import UntranslatableError, problems, structural
-from parkade.cli.crd import COMMAND, generated_files
+from parkade.cli.crd import COMMAND, generated_files, run
 
 ROOT = Path(__file__).parents[2]
 
@@ -18,6 +20,20 @@ def test_generated_file_is_up_to_date(path):
     found = (ROOT / path).read_text(encoding="utf-8") if (ROOT / path).is_file() else ""
     assert found == made, f"{path} differs from the models: run `make generate`"
     assert COMMAND in made.splitlines()[0]
+
+
+def test_the_command_prints_the_crd(capsys):
+    assert run(argparse.Namespace(write=None)) == 0
+    printed = yaml.safe_load(capsys.readouterr().out)
+    assert printed == custom_resource_definition()
+
+
+def test_the_command_writes_only_what_differs(tmp_path, capsys):
+    assert run(argparse.Namespace(write=tmp_path)) == 0
+    assert capsys.readouterr().out.count("Wrote") == len(generated_files())
+    (tmp_path / "docs" / "reference.md").write_text("old", encoding="utf-8")
+    assert run(argparse.Namespace(write=tmp_path)) == 0
+    assert capsys.readouterr().out == f"Wrote {tmp_path}/docs/reference.md\n"
 
 
 def test_no_braces_of_helm_in_the_charts_copy():

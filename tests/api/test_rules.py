@@ -49,6 +49,8 @@ ROWS = [
     # metadata.name
     accepted("a name of 50 characters", **{"metadata.name": "a" * 50}),
     refused("a name of 51 characters", NAME, **{"metadata.name": "a" * 51}),
+    accepted("a name of one letter", **{"metadata.name": "a"}),
+    refused("a name that begins with a digit", NAME, **{"metadata.name": "7b"}),
     refused("a name with a dot", NAME, **{"metadata.name": "a.b"}),
     # engine or targetRef
     refused("neither engine nor targetRef", ONE_OF, **{"spec.engine": ABSENT}),
@@ -148,6 +150,11 @@ ROWS = [
     accepted("a variable", **{"spec.engine.env": [{"name": "A", "value": "1"}]}),
     refused("a variable without a name", "name", **{"spec.engine.env": [{"value": "1"}]}),
     refused("a variable twice", "uplicate", **{"spec.engine.env": [{"name": "A"}, {"name": "A"}]}),
+    refused(
+        "a pull secret twice",
+        "imagePullSecrets",
+        **{"spec.engine.imagePullSecrets": [{"name": "a"}, {"name": "a"}]},
+    ),
     # pod template
     accepted("resources of the engine", **container(name="vllm", resources={"limits": {"cpu": 1}})),
     accepted("arguments of a sidecar", **container(name="proxy", args=["-v"], livenessProbe={})),

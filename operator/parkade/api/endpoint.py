@@ -12,7 +12,8 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from parkade.api import names
-from parkade.api.base import Rule
+from parkade.api.base import Rule, clip
+from parkade.api.conditions import MAX_MESSAGE_LENGTH
 from parkade.api.spec import EndpointSpec
 
 FREE_PART = ("engine", "speculativeConfig")
@@ -21,11 +22,13 @@ FREE_PART = ("engine", "speculativeConfig")
 FREE_FIELDS = ("podTemplate", "speculativeConfig", "env")
 """Fields with contents of others' making; nulls in them are kept."""
 
-DNS_LABEL = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+DNS_LABEL = "^[a-z]([-a-z0-9]*[a-z0-9])?$"
+"""Begins with a letter: the Service of the same name must (RFC 1035; relaxed only since 1.34)."""
+
 NAME_RULE = Rule(
     message=(
         f"metadata.name must be a DNS label of at most {names.MAX_NAME_LENGTH} characters "
-        "(a-z, 0-9 and -), since pods and the Service are named after it"
+        "(a-z, 0-9 and -, a letter first), since pods and the Service are named after it"
     ),
     cel=(
         f"self.metadata.name.size() <= {names.MAX_NAME_LENGTH} && "
@@ -82,7 +85,8 @@ def parse_endpoint(body: Mapping[str, Any], *, strict: bool = False) -> Endpoint
     head = _problem_with_head(body, name) if strict else None
     spec = head or _parse_spec(body.get("spec"), strict=strict)
     if isinstance(spec, str):
-        return InvalidEndpoint(namespace, name, uid, generation, spec)
+        line = clip(" ".join(spec.split()), MAX_MESSAGE_LENGTH)
+        return InvalidEndpoint(namespace, name, uid, generation, line)
     retry = _mapping(meta.get("annotations")).get(names.RETRY_ANNOTATION)
     return Endpoint(
         namespace=namespace,

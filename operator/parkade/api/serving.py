@@ -88,6 +88,12 @@ class SpeculativeConfig(ApiModel):
     """The draft model, where the method needs one."""
 
 
+def _secrets_once(secrets: tuple[ImagePullSecret, ...]) -> tuple[ImagePullSecret, ...]:
+    if len({secret.name for secret in secrets}) < len(secrets):
+        raise PydanticCustomError("twice", "a name may stand in the list only once")
+    return secrets
+
+
 def _named_once(variables: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
     if problem := problem_with_env(variables):
         raise PydanticCustomError("env", "{text}", {"text": problem})
@@ -118,7 +124,9 @@ class Engine(ApiModel):
     ) = None
     """vLLM's version, where the image's tag does not say it (mirrors, digests)."""
     image_pull_secrets: Annotated[
-        tuple[ImagePullSecret, ...], Field(max_length=16, json_schema_extra=BY_NAME)
+        tuple[ImagePullSecret, ...],
+        Field(max_length=16, json_schema_extra=BY_NAME),
+        AfterValidator(_secrets_once),
     ] = ()
     """Secrets for pulling the image."""
     kv_cache_dtype: Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]+$", max_length=64)] = (
