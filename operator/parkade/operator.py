@@ -11,8 +11,9 @@ import asyncio
 import logging
 import os
 import signal
+import socket
 import threading
-from typing import Any
+from typing import Any, cast
 
 import kopf
 
@@ -86,6 +87,8 @@ async def _watch(process: Process) -> None:
             registry=build_registry(process),
             settings=build_settings(),
             standalone=True,
+            # Kopf would look its own name up in the user database, where a numeric user is not.
+            identity=cast("Any", f"parkade@{socket.gethostname()}"),
             clusterwide=not namespaces,
             namespaces=namespaces,
             stop_flag=stop_flag,
