@@ -116,6 +116,7 @@ def wanted(now: Situation, good: Revision) -> Settings:
 
 
 def next_step(now: Situation, good: Revision) -> tuple[Settings, Knob] | None:
+    """Return the first single-knob step that has not failed before; None: all have."""
     for settings, knob in next_steps(good.settings, wanted(now, good)):
         if not now.record.is_quarantined(quarantine_key(good.fingerprint, settings)):
             return settings, knob

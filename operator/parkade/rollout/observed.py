@@ -85,6 +85,9 @@ class ReplicaSetState:
     status_replicas: int = 0
     template: Mapping[str, Any] = field(default_factory=dict, repr=False)
     created_at: datetime | None = None
+    inputs: str | None = None
+    """Hash of the spec's parts, which the deployment controller copies from the Deployment."""
+    spec_generation: int | None = None
     deleting: bool = False
 
 

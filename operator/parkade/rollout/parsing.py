@@ -78,6 +78,10 @@ def replica_set_from(raw: Raw) -> ReplicaSetState:
         status_replicas=_number(_map(raw, "status"), "replicas", 0),
         template=template,
         created_at=moment(meta.get("creationTimestamp")),
+        inputs=_map(meta, "annotations").get(names.INPUTS_ANNOTATION),
+        spec_generation=_optional_number(
+            _map(meta, "annotations").get(names.GENERATION_ANNOTATION)
+        ),
         deleting="deletionTimestamp" in meta,
     )
 
