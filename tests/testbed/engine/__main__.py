@@ -75,7 +75,8 @@ def _play(lines: Sequence[LogLine], seconds: float) -> None:
 
 def _print(line: LogLine) -> None:
     pid = os.getpid()
-    emit(rendered(line, {"APIServer": pid, "EngineCore": pid + 25}, datetime.now()))  # noqa: DTZ005
+    pids = {"APIServer": pid, "EngineCore": pid + 25, "Worker_TP0": pid + 38}
+    emit(rendered(line, pids, datetime.now()))  # noqa: DTZ005 (the container's own zone, as vLLM)
 
 
 def _serve(

@@ -59,7 +59,9 @@ class Environment:
         weights = variables.get("PARKADE_SIM_WEIGHTS_GIB")
         return cls(
             gpu_total_bytes=int(total * GIB),
-            gpu_free_bytes=int((faults.gpu_free_gib or free) * GIB),
+            gpu_free_bytes=int(
+                (free if faults.gpu_free_gib is None else faults.gpu_free_gib) * GIB
+            ),
             model_config=variables.get("PARKADE_SIM_MODEL_CONFIG") or None,
             weights_gib=_number(variables, "PARKADE_SIM_WEIGHTS_GIB", 0.0) if weights else None,
             clock_speed=_number(variables, "PARKADE_SIM_CLOCK_SPEED", 1.0),

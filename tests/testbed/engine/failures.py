@@ -30,6 +30,8 @@ _STAGES = {
     ),
     "profile": (
         ("v1/engine/core.py", 160, "__init__", "kv_cache_config = self._initialize_kv_caches("),
+        ("v1/executor/abstract.py", 147, "determine_available_memory",
+         'self.collective_rpc("determine_available_memory")'),
         ("v1/worker/gpu_worker.py", 693, "determine_available_memory",
          "self.model_runner.profile_run("),
     ),
@@ -142,20 +144,52 @@ def mamba_blocks(max_num_seqs: int, num_blocks: int) -> Failure:
     )
 
 
-def engine_lines(failure: Failure, at: float) -> tuple[LogLine, ...]:
-    """A failure in the engine's process: its traceback twice, then the API server's wrapper."""
-    frames = _CORE_FRAMES + _STAGES[failure.stage]
-    trace = _traceback(frames, failure.error)
+def engine_lines(failure: Failure, at: float, worker: str = "EngineCore") -> tuple[LogLine, ...]:
+    """A failure in the engine's process: its traceback twice, then the API server's wrapper.
+
+    Where the card is driven by a process of its own (`Worker_TP0`), the cause is in that one, and
+    the engine's traceback is a wrapper too.
+    """
+    error = failure.error
+    before: tuple[LogLine, ...] = ()
+    if worker != "EngineCore" and failure.stage != "kv_cache":
+        error, before = _from_worker(failure, at, worker)
+    trace = _traceback(_CORE_FRAMES + _STAGES[failure.stage], error)
     wrapper = (
         "RuntimeError: Engine core initialization failed. See root cause above. "
         "Failed core proc(s): {}"
     )
     return (
+        *before,
         LogLine(at, "EngineCore", "EngineCore failed to start.", "ERROR", "core.py:1510"),
         LogLine(at, "EngineCore", trace, "ERROR", "core.py:1510"),
         LogLine(at, "", "Process EngineCore:\n" + trace),
         LogLine(at, "", _traceback(_API_FRAMES, wrapper)),
     )
+
+
+def _from_worker(failure: Failure, at: float, worker: str) -> tuple[str, tuple[LogLine, ...]]:
+    """What the worker says, and what the engine then makes of it."""
+    source = "multiproc_executor.py:953"
+    trace = _traceback(_STAGES[failure.stage][2:], failure.error)
+    if failure.stage in {"init_device", "load_model"}:
+        told = "WorkerProc failed to start."
+        error = (
+            "Exception: WorkerProc initialization failed due to an exception in a background "
+            "process. See stack trace for root cause."
+        )
+    else:
+        told = "WorkerProc hit an exception."
+        message = failure.error.partition(": ")[2]
+        error = (
+            f"RuntimeError: Worker failed with error '{message}', please check the stack trace "
+            "above for the root cause"
+        )
+    lines = (
+        LogLine(at, worker, told, "ERROR", source),
+        LogLine(at, worker, trace, "ERROR", source),
+    )
+    return error, lines
 
 
 def configuration_lines(config: str, message: str, at: float) -> tuple[LogLine, ...]:

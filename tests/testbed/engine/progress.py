@@ -79,10 +79,17 @@ def configured(
     ]
 
 
-def loaded(parts: Budget, seconds: float) -> list[LogLine]:
+def worker(arguments: EngineArguments) -> str:
+    """The process that drives the card: the engine's own where there is one card."""
+    cache = arguments.cache
+    many = cache.tensor_parallel_size * cache.pipeline_parallel_size > 1
+    return "Worker_TP0" if many else "EngineCore"
+
+
+def loaded(arguments: EngineArguments, parts: Budget, seconds: float) -> list[LogLine]:
     """The size of the weights on the device."""
     text = f"Model loading took {format_gib(parts.weights)} GiB memory and {seconds:.6f} seconds"
-    return [LogLine(AT_LOADED, "EngineCore", text, source="model_runner.py:425")]
+    return [LogLine(AT_LOADED, worker(arguments), text, source="model_runner.py:425")]
 
 
 def profiled(
@@ -91,7 +98,7 @@ def profiled(
     """What the profile left for the KV cache."""
 
     def line(text: str, source: str) -> LogLine:
-        return LogLine(AT_PROFILED, "EngineCore", text, source=source)
+        return LogLine(AT_PROFILED, worker(arguments), text, source=source)
 
     if arguments.kv_cache_memory_bytes is not None:
         text = (
@@ -138,7 +145,7 @@ def captured(
     """The graphs, the hint, and the time that all of it took."""
 
     def line(text: str, source: str) -> LogLine:
-        return LogLine(AT_CAPTURED, "EngineCore", text, source=source)
+        return LogLine(AT_CAPTURED, worker(arguments), text, source=source)
 
     sizes = capture_sizes(
         arguments.max_num_seqs,
@@ -159,7 +166,7 @@ def captured(
     if arguments.kv_cache_memory_bytes is None:
         lines.append(line(_hint(arguments, parts, available), "gpu_worker.py:1034"))
     took = f"init engine (profile, create kv cache, warmup model) took {seconds * 0.45:.2f} s"
-    return [*lines, line(took, "core.py:402")]
+    return [*lines, LogLine(AT_CAPTURED, "EngineCore", took, source="core.py:402")]
 
 
 def _hint(arguments: EngineArguments, parts: Budget, available: int) -> str:

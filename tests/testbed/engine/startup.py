@@ -106,15 +106,15 @@ def _engine(
     ]
     if parts.free_at_start < parts.requested:
         failure = failures.free_memory(parts, arguments.gpu_memory_utilization)
-        return _failed(lines, failure, progress.AT_CONFIG)
+        return _failed(arguments, lines, failure, progress.AT_CONFIG)
     if parts.consumed > parts.free_at_start:
-        return _failed(lines, _weights_failure(model, parts), progress.AT_LOADED)
+        return _failed(arguments, lines, _weights_failure(model, parts), progress.AT_LOADED)
     seconds = environment.start_seconds * environment.clock_speed
-    lines += progress.loaded(parts, seconds * (progress.AT_LOADED - progress.AT_CONFIG))
+    lines += progress.loaded(arguments, parts, seconds * (progress.AT_LOADED - progress.AT_CONFIG))
     left = parts.free_at_start - parts.consumed
     if parts.peak_activation > left:
         failure = failures.out_of_memory("profile", parts, parts.peak_activation, left)
-        return _failed(lines, failure, progress.AT_PROFILED)
+        return _failed(arguments, lines, failure, progress.AT_PROFILED)
     available = arguments.kv_cache_memory_bytes or parts.available_kv
     lines += progress.profiled(arguments, parts, available, seconds)
     started = Started(model, max_model_len, plan, plan.pool(available), available)
@@ -131,17 +131,20 @@ def _with_cache(
     """From the KV cache on: it must hold one request, and the graphs must fit beside it."""
     refused = _cache_failure(started)
     if refused:
-        return _failed(lines, refused, progress.AT_PROFILED)
+        return _failed(arguments, lines, refused, progress.AT_PROFILED)
     lines.append(progress.cache_line(started.layout, started.num_blocks, started.max_model_len))
     refused = _capture_failure(arguments, parts, started)
     if refused:
-        return _failed(lines, refused, progress.AT_CAPTURED)
+        return _failed(arguments, lines, refused, progress.AT_CAPTURED)
     lines += progress.captured(arguments, parts, started.kv_cache_bytes, seconds)
     return StartScript((*lines, *progress.serving(arguments)), started, 0)
 
 
-def _failed(lines: list[LogLine], failure: failures.Failure, at: float) -> StartScript:
-    return StartScript((*lines, *failures.engine_lines(failure, at)), None)
+def _failed(
+    arguments: EngineArguments, lines: list[LogLine], failure: failures.Failure, at: float
+) -> StartScript:
+    told = failures.engine_lines(failure, at, progress.worker(arguments))
+    return StartScript((*lines, *told), None)
 
 
 def _weights_failure(model: Model, parts: Budget) -> failures.Failure:

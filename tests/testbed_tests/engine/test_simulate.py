@@ -85,3 +85,12 @@ def test_the_same_seed_gives_the_same_run():
 def test_settings_that_do_not_start_are_an_error_with_the_engines_text():
     with pytest.raises(StartError, match="Engine core initialization failed"):
         simulate(_settings(8, "--gpu-memory-utilization", "0.99"), [], 1.0)
+
+
+def test_pages_at_other_times_show_how_far_it_was():
+    arrivals = [Arrival(float(number), 1000, 10) for number in range(100)]
+    result = simulate(_settings(8), arrivals, 200.0, pages_at=(10.5, 50.5))
+    counted = 'vllm:request_prompt_tokens_count{engine="0",model_name="nvidia/Qwen3.6-27B-NVFP4"} '
+    assert f"{counted}11.0" in result.pages[10.5]
+    assert f"{counted}51.0" in result.pages[50.5]
+    assert f"{counted}100.0" in result.metrics_text

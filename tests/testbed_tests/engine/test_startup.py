@@ -195,3 +195,13 @@ def test_the_hint_is_as_wrong_as_the_real_one():
     in_use = float(re.search(r"kv cache memory in use is ([\d.]+) GiB", log)[1])
     first = int(re.search(r"--kv-cache-memory=(-?\d+)", log)[1]) / 2**30
     assert first < in_use
+
+
+def test_with_several_cards_the_cause_is_in_a_worker():
+    flags = ("--tensor-parallel-size", "2", "--gpu-memory-utilization", _utilization(0.5))
+    log = _log(_start(*flags, faults={"extra_outside_budget_gib": 2.0}))
+    cause = log.index("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.38 GiB")
+    assert log[:cause].rsplit("\n", 1)[1].startswith("(Worker_TP0 pid=")
+    assert "Model loading took" in log
+    wrapper = log.index("RuntimeError: Worker failed with error 'CUDA out of memory.")
+    assert cause < wrapper < log.index("RuntimeError: Engine core initialization failed.")
