@@ -230,3 +230,25 @@ def test_a_bad_variable_is_named(start):
     engine = start(PARKADE_SIM_CLOCK_SPEED="fast")
     assert engine.process.wait(15) == 2
     assert "PARKADE_SIM_CLOCK_SPEED must be a number" in engine.log.read_text()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(["image/bin/vllm"], id="the command of the image"),
+        pytest.param(["-m", "vllm.entrypoints.openai.api_server"], id="the older module"),
+    ],
+)
+def test_the_image_has_the_names_of_the_real_one(words):
+    engine = SOURCES / "testbed" / "engine"
+    search = os.pathsep.join([str(SOURCES), str(engine / "image")])
+    done = subprocess.run(
+        [sys.executable, *words, "--version"],
+        cwd=engine,
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": search, "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    )
+    assert done.stdout == "0.32.0\n"
