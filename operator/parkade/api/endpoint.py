@@ -70,6 +70,7 @@ class InvalidEndpoint:
     uid: str
     generation: int
     message: str
+    resource_version: str = ""
 
 
 def parse_endpoint(body: Mapping[str, Any], *, strict: bool = False) -> Endpoint | InvalidEndpoint:
@@ -83,17 +84,18 @@ def parse_endpoint(body: Mapping[str, Any], *, strict: bool = False) -> Endpoint
     namespace, name = str(meta.get("namespace") or "default"), str(meta.get("name") or "")
     uid, generation = str(meta.get("uid") or ""), _whole(meta.get("generation"))
     head = _problem_with_head(body, name) if strict else None
+    version = str(meta.get("resourceVersion") or "")
     spec = head or _parse_spec(body.get("spec"), strict=strict)
     if isinstance(spec, str):
         line = clip(" ".join(spec.split()), MAX_MESSAGE_LENGTH)
-        return InvalidEndpoint(namespace, name, uid, generation, line)
+        return InvalidEndpoint(namespace, name, uid, generation, line, version)
     retry = _mapping(meta.get("annotations")).get(names.RETRY_ANNOTATION)
     return Endpoint(
         namespace=namespace,
         name=name,
         uid=uid,
         generation=generation,
-        resource_version=str(meta.get("resourceVersion") or ""),
+        resource_version=version,
         spec=spec,
         status=_mapping(body.get("status")),
         retry=retry if isinstance(retry, str) else None,
