@@ -19,11 +19,6 @@ class Clock:
 
 
 @pytest.fixture
-def clock():
-    return Clock()
-
-
-@pytest.fixture
 def queue(clock):
     return WorkQueue(clock=clock, random=lambda: 0.0)
 

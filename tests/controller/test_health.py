@@ -1,0 +1,53 @@
+"""The probes tell the truth about the queue."""
+
+import httpx
+import pytest
+from prometheus_client import CollectorRegistry
+
+from parkade.controller.health import STUCK_SECONDS, Health, HealthServer
+from parkade.controller.metrics import Metrics
+from parkade.controller.queue import QueueState
+
+
+@pytest.mark.parametrize(
+    ("watching", "alive", "oldest", "ready", "live"),
+    [
+        pytest.param(True, True, 1.0, None, None, id="all is well"),
+        pytest.param(False, True, 0.0, "the watches are not up", None, id="it starts"),
+        pytest.param(True, False, 0.0, "a worker died", "a worker died", id="a worker died"),
+        pytest.param(
+            True,
+            True,
+            STUCK_SECONDS + 1,
+            "an endpoint has been due for 301 s",
+            "an endpoint has been due for 301 s",
+            id="a pass hangs",
+        ),
+    ],
+)
+def test_says_what_is_wrong(watching, alive, oldest, ready, live):
+    health = Health(lambda: watching, lambda: alive, lambda: oldest)
+    assert (health.ready(), health.live()) == (ready, live)
+
+
+def test_answers_probes_and_scrapes():
+    metrics = Metrics()
+    metrics.watch_queue(lambda: QueueState(1, 2, 3, 4.5))
+    health = Health(lambda: False, lambda: True, lambda: 0.0)
+    server = HealthServer(health, metrics.registry, ("127.0.0.1", 0))
+    port = server.start()
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
+            assert client.get("/healthz").status_code == 200
+            ready = client.get("/readyz")
+            assert (ready.status_code, ready.text) == (503, "the watches are not up\n")
+            page = client.get("/metrics").text
+            assert client.get("/etc/passwd").status_code == 404
+    finally:
+        server.stop()
+    assert "parkade_queue_oldest_dirty_seconds 4.5" in page
+
+
+def test_two_operators_in_one_process_have_their_own_metrics():
+    Metrics(CollectorRegistry())
+    Metrics(CollectorRegistry())
