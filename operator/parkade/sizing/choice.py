@@ -24,6 +24,8 @@ class Target:
     rung: int
     ceiling: float
     sentences: tuple[str, ...]
+    urgent: bool = False
+    """It moves whatever the hysteresis says."""
 
     @property
     def limited_by(self) -> LimitedBy:
@@ -76,8 +78,7 @@ class Evidence:
     standard_error_percent: float
     saturated: TriState
     overhead: str | None
-    speed_open_ended: bool
-    """The speed bound only limits raises."""
+    """The alarm's sentence, where time per token stands still."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +104,6 @@ def choose(
     if in_force > hard or in_force < floor:
         message = f"{in_force} in force is outside what the engine and the user allow."
         return Choice(wanted.rung, None, message)
-    if wanted.kind is BoundKind.SPEED and evidence.speed_open_ended and wanted.rung < in_force:
-        message = (
-            f"{in_force} in force stays: the speed objective holds wherever it was measured, and "
-            "want of points lowers nothing."
-        )
-        return Choice(in_force, Reason.WITHIN_HYSTERESIS, message)
     return _within(wanted, in_force, evidence)
 
 
@@ -125,7 +120,7 @@ def _within(wanted: Target, in_force: int, evidence: Evidence) -> Choice:
     )
     if wanted.rung == in_force or (moved > 0) != (wanted.rung > in_force):
         return Choice(in_force, None, f"{in_force} in force is the rung for it.")
-    if abs(moved) < margin:
+    if abs(moved) < margin and not wanted.urgent:
         return Choice(
             in_force,
             Reason.WITHIN_HYSTERESIS,

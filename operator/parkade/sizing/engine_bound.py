@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from parkade.sizing.ladder import TOP
-from parkade.sizing.pool import Pool, Setup
+from decimal import Decimal
+
+from parkade.sizing.ladder import RUNGS, TOP
+from parkade.sizing.pool import Pool, Setup, pool_at
 from parkade.sizing.result import Bound, BoundKind
 from parkade.sizing.wording import count
 
 
 def engine_bound(at: Setup, pool: Pool) -> Bound:
     """Return the smallest of the engine's own limits, and which one it is."""
-    limits = [
+    limits: list[tuple[int, str]] = [
         (TOP, f"{TOP} is the largest max_num_seqs that is tried."),
         (
             at.args.max_num_batched_tokens,
@@ -40,8 +42,19 @@ def engine_bound(at: Setup, pool: Pool) -> Bound:
     cap = at.inputs.max_num_seqs_cap
     if cap is not None:
         limits.append((max(1, cap), f"A start with more than {cap} failed in this configuration."))
+    if not pool.capacity.fits_one_request:
+        most = _most_that_fits(at, Decimal(pool.memory.utilization))
+        limits.append((most, f"With more than {most} one request no longer fits the pool."))
     value, why = min(limits, key=lambda limit: limit[0])
     return Bound(BoundKind.ENGINE, float(value), why)
+
+
+def _most_that_fits(at: Setup, utilization: Decimal) -> int:
+    """Return the largest rung that leaves room for one request; buffers grow with the rung."""
+    for rung in reversed(RUNGS):
+        if pool_at(at, utilization, rung).capacity.fits_one_request:
+            return rung
+    return 1
 
 
 def user_bound(at: Setup) -> Bound:

@@ -86,8 +86,8 @@ def first_token_bound(
         f"Peak on one pod: {number(rate)} requests/s / {pods} pods = {number(per_pod)} requests/s.",
         (
             f"Stay: {number(times.prefill_seconds)} s prefill + {number(times.output_tokens)} "
-            f"tokens × {number(times.seconds_per_token(value), 6)} s per token at {rough(value)} = "
-            f"{number(stay)} s."
+            f"tokens × {number(times.seconds_per_token(value), 6)} s per token = {number(stay)} s "
+            f"with {rough(value)} at a time."
         ),
         (
             f"First-token bound: {number(per_pod)} requests/s × {number(stay)} s = "

@@ -170,20 +170,44 @@ def effective_requests(outputs: Histogram) -> tuple[float, float]:
     """Return how many equal requests these are worth, as an interval from the buckets.
 
     (sum of outputs)^2 / sum of squares (Kish's effective sample size): 693 requests of a code
-    service are worth 124. Inside a bucket the squares are least where all values are its mean,
-    and most where they lie at its edges.
+    service are worth 124. The sum is exact; the squares are known only between the least and the
+    most that values in these buckets with this sum can have.
     """
     buckets = outputs.buckets()
     total = sum(bucket.count * bucket.point for bucket in buckets)
     if total <= 0:
         return 0.0, 0.0
-    least = sum(bucket.count * bucket.point**2 for bucket in buckets)
-    most = sum(
-        bucket.count * ((bucket.low + bucket.high) * bucket.point - bucket.low * bucket.high)
-        for bucket in buckets
-    )
-    most = max(most, least)
+    least, most = _least_squares(buckets, total), _most_squares(buckets, total)
     return total * total / most, min(outputs.total, total * total / least)
+
+
+def _least_squares(buckets: Sequence[Bucket], total: float) -> float:
+    """Return the least sum of squares: all values as equal as their buckets allow."""
+
+    def filled(level: float) -> list[float]:
+        return [min(max(level, bucket.low), bucket.high) for bucket in buckets]
+
+    low, high = 0.0, max(bucket.high for bucket in buckets)
+    for _ in range(60):
+        level = (low + high) / 2
+        reached = sum(
+            bucket.count * one for bucket, one in zip(buckets, filled(level), strict=True)
+        )
+        low, high = (level, high) if reached < total else (low, level)
+    return sum(bucket.count * one**2 for bucket, one in zip(buckets, filled(high), strict=True))
+
+
+def _most_squares(buckets: Sequence[Bucket], total: float) -> float:
+    """Return the most: all values at their lower edges, the rest raised from the longest down."""
+    squares = sum(bucket.count * bucket.low**2 for bucket in buckets)
+    rest = total - sum(bucket.count * bucket.low for bucket in buckets)
+    for bucket in sorted(buckets, key=lambda one: one.low, reverse=True):
+        raised = min(rest, bucket.count * (bucket.high - bucket.low))
+        squares += raised * (bucket.low + bucket.high)
+        rest -= raised
+        if rest <= 0:
+            break
+    return max(squares, total * total / max(1e-9, sum(bucket.count for bucket in buckets)))
 
 
 def standard_error_percent(spread: float, effective: float) -> float:

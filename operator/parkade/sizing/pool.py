@@ -131,7 +131,7 @@ def setup(inputs: SizingInputs) -> Setup | NotSizable:
         )
     layout = plan_kv(inputs.architecture, _options(inputs, args))
     if isinstance(layout, NotPlannable):
-        return NotSizable(Reason.UNSUPPORTED_MODEL, f"{layout.name}: {layout.reason}.")
+        return NotSizable(Reason.INVALID_SPEC, f"{layout.name}: {layout.reason}.")
     return Setup(inputs, args, layout, device)
 
 
@@ -241,13 +241,13 @@ def pool_sentences(pool: Pool) -> tuple[str, ...]:
         ),
         (
             f"Blocks: {count(memory.available_kv_bytes)} bytes / {count(memory.bytes_per_block)} "
-            f"bytes per block ({_group_words(layout)}), cut to whole = "
-            f"{count(memory.num_blocks)} blocks."
+            f"bytes per block, cut to whole = {count(memory.num_blocks)} blocks "
+            f"({_group_words(layout)})."
         ),
         (
-            f"Longest requests: {count(memory.num_blocks)} blocks / {count(longest)} blocks for "
-            f"one of {count(layout.max_model_len)} tokens = "
-            f"{number(memory.num_blocks / longest, 2)} at a time."
+            f"Longest requests: {count(memory.num_blocks)} blocks / {count(longest)} blocks = "
+            f"{number(memory.num_blocks / longest, 2)} at a time of {count(layout.max_model_len)} "
+            "tokens."
         ),
         (
             f"Pool: {count(memory.num_blocks)} blocks / {count(longest)} blocks × "

@@ -1,0 +1,6 @@
+"""The builders of this folder are imported as `cases`."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
