@@ -14,6 +14,9 @@ from parkade.api.quantity import parse_bytes
 _KEYS = ("name", "mountPath", "uid", "key")
 """Fields that identify an item of a list, as in Kubernetes' list maps."""
 
+_LEFT_OUT = (None, "", 0)
+"""Values that the API server leaves out of what it sends (`omitempty`), so absent is the same."""
+
 
 def difference(desired: Mapping[str, Any], live: Mapping[str, Any] | None) -> str | None:
     """Return the first path at which the live object lacks what is desired; None: all is there."""
@@ -57,7 +60,7 @@ def _key_of(items: list[Any]) -> str | None:
 def _equal(desired: Any, live: Any, path: str) -> bool:
     if desired == live:
         return True
-    if desired in (None, "") and live in (None, ""):
+    if desired in _LEFT_OUT and live in (None, ""):
         return True
     if ".resources." in path:
         return _quantity(desired) is not None and _quantity(desired) == _quantity(live)
