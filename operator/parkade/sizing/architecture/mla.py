@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from parkade.sizing.architecture.common import Family, attention_cache, num_heads, num_layers
-from parkade.sizing.architecture.fields import MAX_LAYERS, FieldError, Fields
+from parkade.sizing.architecture.fields import MAX_LAYERS, FieldError, Fields, shown
 from parkade.sizing.architecture.model import (
     AttentionCache,
     DecoderLayer,
@@ -67,19 +67,27 @@ def _layer(fields: Fields, index: int, *, sparse: bool) -> DecoderLayer:
     if not sparse:
         return (MLACache(size),)
     leads = _has_indexer(fields, index)
-    cache = MLACache(size, sparse=True, leads_index_group=leads)
-    if not leads:
-        return (cache,)
-    return (IndexerCache(fields.integer("index_head_dim", default=128)), cache)
+    indexer = IndexerCache(fields.integer("index_head_dim", default=128), shared=not leads)
+    return (indexer, MLACache(size, sparse=True, leads_index_group=leads))
 
 
 def _has_indexer(fields: Fields, index: int) -> bool:
-    """Whether a layer has the indexer itself; layers of the drafter always do."""
-    if index >= num_layers(fields):
+    """Whether a layer has the indexer itself; layers of the drafter always do.
+
+    ``indexer_types`` is what the configuration class makes of the other fields, for files that
+    carry only the result.
+    """
+    count = num_layers(fields)
+    if index >= count:
         return True
     pattern = fields.raw("index_topk_pattern")
     if pattern is not None:
+        if not isinstance(pattern, str | list):
+            raise FieldError(f"{fields.path('index_topk_pattern')} is {shown(pattern)}")
         return index >= len(pattern) or pattern[index] != "S"
+    if fields.raw("index_topk_freq") is None and fields.raw("indexer_types") is not None:
+        kinds = fields.words("indexer_types", count, ("full", "shared"))
+        return kinds is None or kinds[index] == "full"
     every = fields.integer("index_topk_freq", default=1)
     offset = fields.integer("index_skip_topk_offset", default=2, low=0)
     return max(index - offset + 1, 0) % every == 0

@@ -36,10 +36,15 @@ class MLACache:
 
 @dataclass(frozen=True, slots=True)
 class IndexerCache:
-    """Keys of the sparse indexer: fp8 with one fp32 scale per ``quant_block`` values."""
+    """Keys of the sparse indexer: fp8 with one fp32 scale per ``quant_block`` values.
+
+    ``shared``: the checkpoint lets this layer use the choice of an earlier one; engines before
+    0.24 kept the cache all the same.
+    """
 
     head_size: int
     quant_block: int = 128
+    shared: bool = False
 
     @property
     def bytes_per_token(self) -> int:

@@ -25,6 +25,7 @@ from parkade.sizing.planner.dtypes import (
 )
 from parkade.sizing.planner.grouping import GroupingError, PlacedLayer, group_layers
 from parkade.sizing.planner.options import (
+    ASYNC_METHODS,
     DEFAULT_BLOCK_SIZE,
     DRAFT_MODEL_METHODS,
     EAGLE_METHODS,
@@ -182,7 +183,8 @@ def _in_flight_tokens(options: EngineOptions, rules: Rules) -> int:
     if rules.counts_concurrent_batches:
         stages = options.pipeline_parallel_size
         batches = stages
-        if options.async_scheduling and (rules.runs_v2_model_runner or stages == 1):
+        overlaps = options.spec_method is None or options.spec_method in ASYNC_METHODS
+        if options.async_scheduling and overlaps and (rules.runs_v2_model_runner or stages == 1):
             batches = stages + 1
     return batches * options.max_num_batched_tokens
 
@@ -265,6 +267,8 @@ def _placed_layers(setting: _Setting) -> list[PlacedLayer]:
 
     def place(layer: DecoderLayer, stage: int) -> None:
         for cache in layer:
+            if isinstance(cache, IndexerCache) and cache.shared and setting.rules.shares_indexers:
+                continue
             spec = known.get(cache)
             if spec is None:
                 spec = known[cache] = _spec(setting, cache)
@@ -312,7 +316,7 @@ def _spec(setting: _Setting, cache: Cache) -> LayerSpec:
             return LayerSpec(
                 kind=Kind.MLA_ATTENTION,
                 block_size=setting.block_size,
-                identity=("indexer", cache),
+                identity=("indexer", cache.head_size),
                 token_bytes=cache.bytes_per_token,
             )
         case _:

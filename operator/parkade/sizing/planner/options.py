@@ -12,6 +12,8 @@ from parkade.sizing.planner.versions import DEFAULT_VERSION, rules_for
 EAGLE_METHODS = frozenset({"eagle", "eagle3", "mtp", "dflash", "dspark"})
 # Drafters with layers of their own in a second configuration file.
 DRAFT_MODEL_METHODS = frozenset({"eagle", "eagle3", "dflash", "dspark", "draft_model"})
+# Drafters that the engine schedules asynchronously; others switch that off.
+ASYNC_METHODS = EAGLE_METHODS | {"draft_model", "ngram_gpu"}
 METHODS = EAGLE_METHODS | DRAFT_MODEL_METHODS | {"ngram", "ngram_gpu", "suffix"}
 MAMBA_DTYPES = ("auto", "float32", "float16", "bfloat16")
 # Defaults that the engine changes only for the card at hand.

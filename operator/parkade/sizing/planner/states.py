@@ -99,8 +99,9 @@ def _gated_delta_shapes(
 
 
 def _mamba2_shapes(state: Mamba2State, tp: int, lookahead: int) -> tuple[tuple[int, ...], ...]:
-    """Replicate groups that do not divide, so that each head has its group at hand."""
-    groups = state.n_groups if state.n_groups % tp == 0 else tp
+    """Replicate a single group on every rank; several must divide (mamba_mixer2.py)."""
+    groups = tp if state.n_groups == 1 else state.n_groups
+    _split(groups, tp, "mamba groups")
     width = state.intermediate_size + 2 * groups * state.state_size
     heads = _split(state.num_heads, tp, "mamba heads")
     return (

@@ -87,6 +87,11 @@ class Rules:
         return 128 if self.version >= (0, 27) else 1
 
     @property
+    def shares_indexers(self) -> bool:
+        """Layers that share an indexer keep no cache for it."""
+        return self.version >= (0, 24)
+
+    @property
     def rounds_to_kernel_block(self) -> bool:
         """The aligned block is a multiple of every kernel's smallest block."""
         return self.version >= (0, 32)
