@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from parkade.sizing.planner.refusal import Refusal
 from parkade.sizing.planner.specs import (
     GROWING,
     LOCAL,
@@ -22,10 +23,6 @@ from parkade.sizing.planner.versions import Rules
 
 # Sparse MLA indexes whole rows, so its pages cannot be padded.
 _UNPADDABLE = frozenset({Kind.MLA_ATTENTION, Kind.MAMBA})
-
-
-class GroupingError(Exception):
-    """The engine itself refuses this mix of layers at start-up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +59,7 @@ def group_layers(
     """Return the groups in the engine's order.
 
     ``promote_local`` is the engine's ``--disable-hybrid-kv-cache-manager``: windows then keep
-    all tokens where full attention is present too. Raises GroupingError where the engine does
+    all tokens where full attention is present too. Raises Refusal where the engine does
     not start with such a mix.
     """
     if promote_local:
@@ -72,7 +69,7 @@ def group_layers(
         return (_group(layers, stages),)
     try:
         unified = _unify_page_sizes(layers, rules)
-    except GroupingError:
+    except Refusal:
         return (_group(_allocation_fallback(layers, rules), stages),)
     return tuple(_group(part, stages) for part in _split(unified, rules))
 
@@ -118,7 +115,7 @@ def _grown(spec: LayerSpec, page_bytes: int, rules: Rules) -> LayerSpec:
         return replace(spec, block_size=spec.block_size * (page_bytes // page))
     if spec.kind not in _UNPADDABLE and rules.pads_attention_pages:
         return replace(spec, page_size_padded=page_bytes)
-    raise GroupingError(
+    raise Refusal(
         f"the engine cannot give a {spec.kind} layer with pages of {page} bytes the pages of "
         f"{page_bytes} bytes that its other layers have"
     )
@@ -167,7 +164,7 @@ def _promote(layers: Sequence[PlacedLayer]) -> Sequence[PlacedLayer]:
         layers = [replace(layer, spec=_promoted(layer.spec, block_size)) for layer in layers]
         specs = [layer.spec for layer in layers]
     if not (_all_merge(specs) or uniform_type(specs)):
-        raise GroupingError(
+        raise Refusal(
             "the engine needs its hybrid cache manager for this mix of layers: leave out "
             "--disable-hybrid-kv-cache-manager"
         )

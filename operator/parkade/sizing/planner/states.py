@@ -19,10 +19,7 @@ from parkade.sizing.architecture.model import (
     State,
 )
 from parkade.sizing.planner.dtypes import DTYPE_BYTES
-
-
-class SplitError(Exception):
-    """A size that tensor parallelism has to divide does not divide."""
+from parkade.sizing.planner.refusal import Refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +44,7 @@ def state_layout(
     """Return the state of one layer on one GPU.
 
     ``lookahead`` is the number of speculative tokens, by which most convolution tails are
-    longer; ``ssm_dtype`` is ``auto`` where nobody chose one. Raises SplitError where a size is
+    longer; ``ssm_dtype`` is ``auto`` where nobody chose one. Raises Refusal where a size is
     not divisible by the tensor parallel size.
     """
     shapes = _shapes(state, tensor_parallel_size, lookahead)
@@ -112,5 +109,5 @@ def _mamba2_shapes(state: Mamba2State, tp: int, lookahead: int) -> tuple[tuple[i
 
 def _split(size: int, tp: int, what: str) -> int:
     if size % tp:
-        raise SplitError(f"{what} ({size}) cannot be divided by tensor_parallel_size {tp}")
+        raise Refusal(f"{what} ({size}) cannot be divided by tensor_parallel_size {tp}")
     return size // tp
