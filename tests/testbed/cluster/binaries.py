@@ -167,9 +167,8 @@ def _build(go: Path, name: str, title: str, started: float, later_seconds: float
     ) as process:  # fmt: skip
         try:
             while _still_runs(process):
-                here = max(BUILD_SECONDS[name] - (time.monotonic() - begun), 0)
-                spent = _minutes(time.monotonic() - started)
-                _say(f"  {title}: {spent} so far, about {_minutes(here + later_seconds)} left")
+                here = BUILD_SECONDS[name] - (time.monotonic() - begun)
+                _say(f"  {title}: {_outlook(time.monotonic() - started, here, later_seconds)}")
         except BaseException:
             process.kill()
             raise
@@ -193,6 +192,13 @@ def _environment() -> dict[str, str]:
     # or flags of the person at this machine must not change what is built.
     own = {"CGO_ENABLED": "0", "GOWORK": "off", "GOFLAGS": "-mod=readonly -buildvcs=false"}
     return {**os.environ, **own}
+
+
+def _outlook(spent_seconds: float, here_seconds: float, later_seconds: float) -> str:
+    spent = f"{_minutes(spent_seconds)} so far"
+    if here_seconds <= 0:
+        return f"{spent}, longer than usual; after it about {_minutes(later_seconds)}"
+    return f"{spent}, about {_minutes(here_seconds + later_seconds)} left"
 
 
 def _minutes(seconds: float) -> str:

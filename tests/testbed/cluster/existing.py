@@ -1,6 +1,7 @@
 """A throw-away cluster that the person already has, named by TEST_KUBECONFIG."""
 
 import os
+import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -70,9 +71,10 @@ class ExistingCluster:
     def restart_apiserver(self) -> None:
         raise _not_ours("restart its API server")
 
-    def _proxy_address(self) -> str:
+    def _proxy_address(self) -> str | None:
         self._proxy.fail_if_exited()
-        return self._proxy.log_end().rpartition("Starting to serve on ")[2].strip()
+        found = re.search(r"Starting to serve on (\S+)", self._proxy.log_end())
+        return found[1] if found else None
 
 
 def _not_ours(what: str) -> TestbedError:
