@@ -1,4 +1,4 @@
-"""The builders of this folder are imported as `cases`."""
+"""The builders of this folder are importable: `sizing_cases`."""
 
 import sys
 from pathlib import Path

@@ -3,8 +3,8 @@
 import json
 from decimal import Decimal
 
-import cases
 import pytest
+import sizing_cases as cases
 import yaml
 
 from parkade.api.quantity import GIB

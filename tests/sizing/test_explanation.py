@@ -3,8 +3,8 @@
 import math
 import re
 
-import cases
 import pytest
+import sizing_cases as cases
 
 from parkade.api.settings import Settings, fraction
 from parkade.sizing.histograms import read_histogram
@@ -46,7 +46,7 @@ def evaluate(words: str) -> float:
 TIMES = read_histogram({"0.01": 500, "0.025": 590, "0.05": 600}, 600, 5.0)
 
 SIZINGS = [
-    pytest.param(lambda: cases.sized(), id="a new endpoint"),
+    pytest.param(cases.sized, id="a new endpoint"),
     pytest.param(
         lambda: cases.sized(
             cases.endpoint(),

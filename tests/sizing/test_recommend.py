@@ -3,8 +3,8 @@
 from dataclasses import replace
 from decimal import Decimal
 
-import cases
 import pytest
+import sizing_cases as cases
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
