@@ -17,6 +17,7 @@ from parkade.rollout.revision import Revision, quarantine_key
 from parkade.rollout.situation import Situation, settings_finding
 from parkade.rollout.steps import next_steps
 
+LEAST_BACK_OFF_SECONDS = 60
 MAX_BACK_OFF = 5
 """The cooldown doubles with each candidate taken back in a row, at most to 32 times."""
 
@@ -39,8 +40,12 @@ def cooling_down(now: Situation) -> Plan | None:
     settled = now.record.settled_at
     if settled is None:
         return None
-    factor = 2 ** min(now.record.withdrawals, MAX_BACK_OFF)
-    until = settled + timedelta(seconds=now.spec.tuning.cooldown_seconds * factor)
+    seconds = now.spec.tuning.cooldown_seconds
+    if now.record.withdrawals > 0:
+        seconds = max(seconds, LEAST_BACK_OFF_SECONDS) * 2 ** min(
+            now.record.withdrawals, MAX_BACK_OFF
+        )
+    until = settled + timedelta(seconds=seconds)
     if until <= now.now:
         return None
     message = f"The last change ended at {utc_seconds(settled)}; the next may start at "

@@ -168,10 +168,13 @@ def candidate_waits(now: Situation) -> Plan | None:
     if now.spec.replicas == 0:
         message = "Zero replicas are asked for: the candidate is judged once pods run."
         return _in_progress(now.plan(Action.HOLD, Reason.SCALED_TO_ZERO, message))
-    message = judgement.message
+    reason, message = judgement.reason, judgement.message
+    if judgement.verdict is Verdict.SUCCESSFUL:
+        reason = Reason.ROLLOUT_IN_PROGRESS
+        message = f"{judgement.soaked} of {now.spec.replicas} pods have served long enough."
     if candidate.origin is Origin.TUNING:
         message = f"{described(candidate.revision.settings)}: {message}"
-    plan = _in_progress(now.plan(Action.HOLD, judgement.reason, message))
+    plan = _in_progress(now.plan(Action.HOLD, reason, message))
     return replace(plan, requeue_after_seconds=judgement.check_after_seconds)
 
 

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from parkade.api.conditions import Reason
 from parkade.api.spec import Rollout
 from parkade.api.status import Origin, Verdict
-from parkade.rollout.causes import Blame, CauseClass
+from parkade.rollout.causes import Blame
 from parkade.rollout.observed import DeploymentState, Evidence, PodState
 from parkade.rollout.reasons import REASON_OF_CAUSE, waiting_reason
 from parkade.rollout.record import MAX_TERMINATIONS, Candidate, SeenTermination
@@ -109,21 +109,64 @@ def judge(
 def witnessed(candidate: Candidate, pods: Iterable[PodState], evidence: Evidence) -> Candidate:
     """Return the candidate with what its pods show now added to what was seen before."""
     ready = set(candidate.ready_uids)
-    seen = {(one.pod_uid, one.number): one for one in candidate.terminations}
+    seen = candidate.terminations
     for pod in pods:
-        was_ready = pod.uid in ready or pod.was_ready
-        for number in range(1, pod.terminations + 1):
-            old = seen.get((pod.uid, number))
-            if old is None or old.cause_class is CauseClass.UNKNOWN:
-                before = not was_ready if old is None else old.before_ready
-                seen[pod.uid, number] = _seen(pod.uid, number, evidence, before_ready=before)
-        if was_ready:
+        if pod.uid in ready or pod.was_ready:
+            seen = _with_late(seen, pod, evidence)
             ready.add(pod.uid)
+        else:
+            seen = _with_early(seen, pod, evidence)
     return replace(
         candidate,
         ready_uids=tuple(sorted(ready))[-MAX_TERMINATIONS:],
-        terminations=tuple(seen.values())[-MAX_TERMINATIONS:],
+        terminations=seen[:MAX_TERMINATIONS],
     )
+
+
+def _with_early(
+    seen: tuple[SeenTermination, ...], pod: PodState, evidence: Evidence
+) -> tuple[SeenTermination, ...]:
+    """Add the newest end before the first Ready, unless it tells nothing new.
+
+    A loop of one cause is remembered twice, not at each round; an end without evidence in a loop
+    of a known cause is taken for one more of it, since logs vanish.
+    """
+    newest = pod.terminations
+    own = [one for one in seen if one.pod_uid == pod.uid]
+    fresh = _seen(pod.uid, newest, evidence, before_ready=True)
+    if newest == 0:
+        return seen
+    old = next((one for one in own if one.number == newest), None)
+    if old is not None:
+        better = old.blame is Blame.UNKNOWN and fresh.blame is not Blame.UNKNOWN
+        return tuple(fresh if one is old else one for one in seen) if better else seen
+    unknown = fresh.blame is Blame.UNKNOWN
+    if unknown and any(one.blame is not Blame.UNKNOWN for one in own):
+        return seen
+    if sum(1 for one in own if one.cause_class is fresh.cause_class) >= UNKNOWN_TERMINATIONS:
+        return seen
+    missed = (
+        (_seen(pod.uid, newest - 1, {}, before_ready=True),)
+        if unknown and newest > 1 and not own
+        else ()
+    )
+    return (*seen, *missed, fresh)
+
+
+def _with_late(
+    seen: tuple[SeenTermination, ...], pod: PodState, evidence: Evidence
+) -> tuple[SeenTermination, ...]:
+    """Add every end after the first Ready: they are counted against maxRestarts."""
+    own = {one.number: one for one in seen if one.pod_uid == pod.uid}
+    added = [
+        _seen(pod.uid, number, evidence, before_ready=False)
+        for number in range(max(own, default=0) + 1, pod.terminations + 1)
+    ]
+    newest = own.get(pod.terminations)
+    if newest is not None and newest.blame is Blame.UNKNOWN:
+        fresh = _seen(pod.uid, newest.number, evidence, before_ready=newest.before_ready)
+        seen = tuple(fresh if one is newest else one for one in seen)
+    return (*seen, *added)
 
 
 def _seen(uid: str, number: int, evidence: Evidence, *, before_ready: bool) -> SeenTermination:

@@ -126,7 +126,7 @@ class PodState:
     """Start of the engine's container that runs now; None: none does."""
     restart_count: int = 0
     terminations: int = 0
-    """Terminations of the engine's container so far: restarts, plus one while it is terminated."""
+    """Terminations of the engine's container so far: restarts, plus one until it runs again."""
     last_termination: Termination | None = None
     waiting_reason: str = ""
     """ImagePullBackOff, CrashLoopBackOff, ContainerCreating, ... of the engine's container."""

@@ -112,7 +112,7 @@ def pod_from(raw: Raw) -> PodState:
         unready_since=None if is_ready else moment(ready.get("lastTransitionTime")),
         running_since=moment(_map(state, "running").get("startedAt")),
         restart_count=restarts,
-        terminations=restarts + (1 if terminated else 0),
+        terminations=restarts + _ended_since_restart(state, container),
         last_termination=_termination(terminated)
         or _termination(_map(_map(container, "lastState"), "terminated")),
         waiting_reason=_text(_map(state, "waiting"), "reason"),
@@ -212,6 +212,17 @@ def _engine_container(status: Raw) -> Raw:
         if one.get("name") == names.ENGINE_CONTAINER
     ]
     return found[0] if found else {}
+
+
+def _ended_since_restart(state: Raw, container: Raw) -> int:
+    """Return 1 while the newest run has ended: restartCount goes up only with the next run.
+
+    In CrashLoopBackOff the state is waiting and the newest end stands in lastState.
+    """
+    if _map(state, "terminated"):
+        return 1
+    backs_off = _text(_map(state, "waiting"), "reason") == "CrashLoopBackOff"
+    return 1 if backs_off and _map(_map(container, "lastState"), "terminated") else 0
 
 
 def _termination(raw: Raw) -> Termination | None:

@@ -120,8 +120,8 @@ def only_recommends(now: Situation) -> Plan | None:
     if now.desired.settings in {None, good.settings}:
         return None
     message = (
-        f"{described(now.desired.settings or good.settings)} is recommended, "
-        f"{described(good.settings)} runs: tuning.mode is RecommendOnly."
+        f"{described(good.settings)} runs; status.recommendation is not rolled out, since "
+        "tuning.mode is RecommendOnly."
     )
     return now.plan(Action.HOLD, Reason.RECOMMEND_ONLY, message)
 

@@ -112,6 +112,8 @@ def _candidate(
     )
     if good is not None and (good.hash == deployment.revision or pending is None):
         return None
+    if record.is_quarantined(quarantine_key(deployment.fingerprint or "", deployment.settings)):
+        return None
     canary = deployment.min_ready_seconds >= CANARY_MIN_READY_SECONDS
     return Candidate(
         Revision(

@@ -21,7 +21,8 @@ from parkade.rollout.revision import Revision, quarantine_key
 
 MAX_QUARANTINE = 32
 MAX_RETRIES = 32
-MAX_TERMINATIONS = 32
+MAX_TERMINATIONS = 128
+"""Above the largest rollout.maxRestarts, which is 100."""
 MAX_FINGERPRINTS = 4
 
 

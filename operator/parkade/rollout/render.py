@@ -6,7 +6,6 @@ The pod template is rendered once, when a revision is made, and kept whole in th
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 from parkade.api import names
@@ -66,7 +65,7 @@ def deployment(endpoint: Endpoint, target: Target) -> dict[str, Any]:
                     "maxUnavailable": 0 if target.surge else 1,
                 },
             },
-            "template": copy.deepcopy(dict(target.revision.template)),
+            "template": dict(target.revision.template),
         },
     }
 
