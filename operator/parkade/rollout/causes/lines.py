@@ -10,17 +10,21 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 MAX_LINE_CHARS = 6000
 """Longer lines (configuration dumps, prompts) are cut: an error is never that long."""
 
-WHOLE_CHARS = 2_500_000
+WHOLE_CHARS = 1_000_000
 """Texts up to this size are read whole; of larger ones the parts that can matter."""
 
-HEAD_CHARS = 600_000
-TAIL_CHARS = 900_000
-AROUND_CHARS = 40_000
+HEAD_CHARS = 300_000
+TAIL_CHARS = 400_000
+AROUND_CHARS = 30_000
+MAX_LINES = 16_000
+"""Half from the beginning and half from the end, where a text has more (short) lines."""
 
 ANSI = re.compile(
     r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|\x1b[@-_]"
@@ -29,6 +33,7 @@ ANSI = re.compile(
 )
 CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060\ufeff]")
 
+_NEWLINES = re.compile(r"[\r\n]+")
 _STAMP = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?[ \t]+")
 _CRI = re.compile(r"(?:stdout|stderr) [FP] ")
 _POD = re.compile(r"\[pod/[^\]\s]{1,300}\] |[\w.-]{1,63} +\| ")
@@ -87,7 +92,7 @@ class Line:
 
 def clean(text: str) -> str:
     """Take out colours and control characters; newlines and tabs stay, nothing is invalid."""
-    if "\x1b" in text or "m" in text:
+    if "[" in text or "\x1b" in text:
         text = ANSI.sub("", text)
     return CONTROL.sub("", text.encode("utf-8", "replace").decode("utf-8"))
 
@@ -95,13 +100,18 @@ def clean(text: str) -> str:
 def read_lines(text: str) -> list[Line]:
     """Return the lines of a log, unwrapped; bounded, whatever the size of the text."""
     lines: list[Line] = []
-    for raw in re.split(r"[\r\n]+", bounded(text)):
-        if not raw.strip():
-            continue
-        for process, level, message in _unwrap(clean(_clip(raw)), depth=0):
-            shown = message if raw.lstrip().startswith("{") else clean(_clip(raw))
-            lines.append(Line(len(lines), process, level, message, shown))
-    return lines
+    for raw in _halves([raw for raw in _NEWLINES.split(clean(bounded(text))) if raw.strip()]):
+        whole = _clip(raw)
+        is_json = whole.lstrip().startswith("{")
+        for process, level, message in _unwrap(whole, depth=0):
+            lines.append(Line(len(lines), process, level, message, message if is_json else whole))
+    return _halves(lines)
+
+
+def _halves(items: list[T]) -> list[T]:
+    if len(items) <= MAX_LINES:
+        return items
+    return items[: MAX_LINES // 2] + items[-MAX_LINES // 2 :]
 
 
 def bounded(text: str) -> str:
@@ -166,7 +176,7 @@ def _unwrap(line: str, depth: int) -> Iterator[tuple[str, str, str]]:
     if depth < 3 and rest.lstrip().startswith("{") and (inner := _json_parts(rest.strip())):
         inner_level, inner_process, texts = inner
         for text in texts:
-            for part in re.split(r"[\r\n]+", clean(text)):
+            for part in _NEWLINES.split(clean(text)):
                 if part.strip():
                     for p, lv, message in _unwrap(_clip(part), depth + 1):
                         yield p or inner_process or process, lv or inner_level or level, message

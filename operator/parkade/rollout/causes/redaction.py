@@ -25,18 +25,20 @@ _QUERY = re.compile(
 _SCHEME = re.compile(r"\b(bearer|basic|digest)(\s+)[A-Za-z0-9._~+/=\-]{6,}", re.IGNORECASE)
 _HEADER = re.compile(
     r"((?:proxy-)?authorization|x-api-key|api-key|cookie|set-cookie)"
-    r"(\\*[\"']?\]?\s*[:=,]\s*\\*[bB]?[\"']?)[^\r\n\"'}]{1,8000}",
+    r"(\\*[\"']?\]?\s*[:=,]\s*\\*(?:[bB](?=[\"']))?[\"']?)[^\r\n\"'}]{1,8000}",
     re.IGNORECASE,
 )
-_NAME = (
-    r"[\w.\-]{0,80}?(?:token(?!s|iz|\w*_id|-id)|secret|passw(?:or)?d|passphrase|credential|pwd"
-    r"|api[_-]?keys?|access[_-]?key|private[_-]?key|auth[_-]?key|(?<=[A-Z_])KEY)[\w.\-]{0,40}"
-)
-_PAIR = re.compile(
-    rf"(?P<name>\\*[\"']?(?:(?<=[\W_])|\b){_NAME}\\*[\"']?)(?P<sep>\]?\s*(?:=>|[=:])\s*)"
-    r"(?P<value>\[[^\]\r\n]{0,4000}\]?|\([^)\r\n]{0,4000}\)?|\\*[bB]?\\*\"(?:[^\"\\\r\n]|\\.){0,4000}\\*\"?"
-    r"|\\*[bB]?\\*'(?:[^'\\\r\n]|\\.){0,4000}\\*'?|[^\s,;}\])\"']{1,4000})",
+_NAMED = re.compile(r"(?<![\w.\-])(?P<name>[\w.\-]+)\\*[\"']?\]?\s{0,4}(?:=>|[=:])\s{0,4}")
+_SECRET_NAME = re.compile(
+    r"token(?!s|iz|[_-]ids?\b)|secret|passw(?:or)?d|passphrase|credential|pwd|api[_-]?key"
+    r"|access[_-]?key|private[_-]?key|auth[_-]?key|\w[_-]key$|[A-Z]KEY$",
     re.IGNORECASE,
+)
+_PASSWORD_NAME = re.compile(r"passw|passphrase|pwd|secret|credential", re.IGNORECASE)
+_VALUE = re.compile(
+    r"\[[^\]\r\n]{0,4000}\]?|\([^)\r\n]{0,4000}\)?"
+    r"|\\*[bB]?\\*\"(?:[^\"\\\r\n]|\\.){0,4000}\\*\"?|\\*[bB]?\\*'(?:[^'\\\r\n]|\\.){0,4000}\\*'?"
+    r"|[^\s,;}\])\"']{1,4000}",
 )
 _FLAG = re.compile(
     r"(--?[\w\-]{0,60}(?:token|secret|password|api-key|api_key|credential)(?!s|iz)[\w\-]{0,20}"
@@ -69,14 +71,28 @@ def redact(text: str) -> str:
     text = _HEADER.sub(rf"\1\2{MASK}", text)
     text = _SCHEME.sub(rf"\1\2{MASK}", text)
     text = _FLAG.sub(rf"\1{MASK}", text)
-    text = _PAIR.sub(_mask_pair, text)
-    return _KNOWN.sub(MASK, text)
+    return _KNOWN.sub(MASK, _mask_named(text))
 
 
-def _mask_pair(found: re.Match[str]) -> str:
-    if _HARMLESS.fullmatch(found["value"]):
-        return found[0]
-    return f"{found['name']}{found['sep']}{MASK}"
+def _mask_named(text: str) -> str:
+    """Mask the values of names that say secret; a value may itself be a name with a value."""
+    parts: list[str] = []
+    done = 0
+    for found in _NAMED.finditer(text):
+        if found.start() < done or not _SECRET_NAME.search(found["name"][-200:]):
+            continue
+        value = _VALUE.match(text, found.end())
+        if value and not _is_harmless(found["name"], value[0]):
+            parts += [text[done : found.end()], MASK]
+            done = value.end()
+    return "".join([*parts, text[done:]])
+
+
+def _is_harmless(name: str, value: str) -> bool:
+    """Tell whether a value is no secret: nothing, a switch, or a number (but not a password)."""
+    if not _HARMLESS.fullmatch(value):
+        return False
+    return not any(char.isdigit() for char in value) or not _PASSWORD_NAME.search(name)
 
 
 def redact_blocks(text: str) -> str:

@@ -1,6 +1,7 @@
 """Find the failure in an attempt that explains the others."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -21,10 +22,7 @@ _WRAPPER = re.compile(
 _EXCEPTION = re.compile(
     r"(?:[A-Za-z_]\w*\.){0,8}[A-Z]\w{0,60}(?:Error|Exception|Failure|Timeout|Exit)(?::|$)"
 )
-_FATAL = re.compile(
-    r"encountered a fatal error|WorkerProc hit an exception|EngineDeadError|WorkerProc failed"
-    r"|died unexpectedly|output_handler failed|Engine core proc"
-)
+_MAX_OF_A_RULE = 64
 _CODE = re.compile(r'\s*File "')
 _TRAFFIC = re.compile(
     r"[Rr]etrying|Received request|Generated response|prompt(?:_token_ids)?['\"]?: "
@@ -80,15 +78,18 @@ _WORDS = re.compile(
 
 
 def findings(scene: Scene) -> Iterator[Finding]:
-    """Yield what the rules find, in the order of the log: one finding a line."""
+    """Yield what the rules find, in the order of the log: one finding a line, 64 a rule."""
     begin = 0 if scene.started_at is None else scene.started_at
     previous: dict[str, bool] = {}
+    times: Counter[Rule] = Counter()
     for index, line in enumerate(scene.lines):
         is_source = previous.get(line.process, False) and line.text.startswith("    ")
         previous[line.process] = bool(_CODE.match(line.text))
         if index < begin or is_source or previous[line.process] or not _may_matter(line):
             continue
-        if found := _match(index, line, served=scene.started_at is not None):
+        found = _match(index, line, served=scene.started_at is not None)
+        if found and times[found.rule] < _MAX_OF_A_RULE:
+            times[found.rule] += 1
             yield found
 
 
@@ -113,7 +114,7 @@ def root(scene: Scene) -> tuple[Finding, RootCause] | None:
     found.sort(key=lambda one: (_rank(one, scene), one.index))
     for one in found:
         siblings = tuple(x.match for x in found if x.rule is one.rule and x is not one)
-        complete = replace(one, siblings=siblings[:64])
+        complete = replace(one, siblings=siblings)
         if answer := one.rule.answer(complete, scene):
             return complete, answer
     return None
@@ -126,8 +127,7 @@ def _rank(finding: Finding, scene: Scene) -> tuple[int, bool]:
 
 
 def _in_death(index: int, scene: Scene) -> bool:
-    first = next((i for i, line in enumerate(scene.lines) if _FATAL.search(line.text)), None)
-    return first is not None and index >= first - 3
+    return scene.death_at is not None and index >= scene.death_at - 3
 
 
 def _holds(finding: Finding, scene: Scene) -> bool:

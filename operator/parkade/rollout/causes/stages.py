@@ -36,6 +36,10 @@ _MARK_WORDS = re.compile(
     r"nitializing|tarting|oading |KV [Cc]ache|blocks: |raph|requested memory|init engine|"
     r"startup complete|throughput|HTTP/1"
 )
+_DEATH = re.compile(
+    r"encountered a fatal error|WorkerProc hit an exception|EngineDeadError|WorkerProc failed"
+    r"|died unexpectedly|output_handler failed|Engine core proc"
+)
 _SERVED = re.compile(
     r"EngineCore encountered a fatal error|output_handler failed|Application shutdown complete"
     r'|"(?:GET|POST) /\S* HTTP/1\.[01]" [1-5]\d\d'
@@ -87,7 +91,7 @@ class Scene:
 
     @cached_property
     def marks(self) -> tuple[tuple[int, Stage, str], ...]:
-        """Progress lines as (index, stage that begins there, process)."""
+        """Progress lines as (index, stage that begins there, process), to the end of the start."""
         return tuple(self._marks())
 
     def _marks(self) -> Iterator[tuple[int, Stage, str]]:
@@ -101,7 +105,14 @@ class Scene:
                 if pattern.search(line.text):
                     planned = planned or stage is Stage.GRAPHS
                     yield index, stage, line.process
+                    if stage is Stage.RUNTIME:
+                        return
                     break
+
+    @cached_property
+    def death_at(self) -> int | None:
+        """The index of the first line that says that the engine is dead or dying."""
+        return next((i for i, line in enumerate(self.lines) if _DEATH.search(line.text)), None)
 
     @cached_property
     def started_at(self) -> int | None:
