@@ -13,7 +13,8 @@ def gated_delta_net(fields: Fields, model_type: str) -> Family:
     """Qwen3-Next, Qwen3.5 and Qwen3.6: every fourth layer is full, unless the file says.
 
     Qwen3.5 asks for its own type of recurrent state (``mamba_ssm_dtype``); MTP layers are full
-    attention with the same heads. Source: qwen3_next.py, qwen3_5.py, models/config.py.
+    attention with the same heads, one where the file does not say. Source: qwen3_next.py,
+    qwen3_5.py, qwen3_next_mtp.py, models/config.py.
     """
     cache = attention_cache(fields)
     count = num_layers(fields)
@@ -30,7 +31,7 @@ def gated_delta_net(fields: Fields, model_type: str) -> Family:
         kinds = [_GDN_WORDS[(index + 1) % every == 0] for index in range(count)]
     own_dtype = model_type.startswith("qwen3_5")
     mtp_field = "mtp_num_hidden_layers" if own_dtype else "num_nextn_predict_layers"
-    modules = fields.optional_int(mtp_field, low=0, high=64) or 0
+    modules = fields.integer(mtp_field, default=1, low=0, high=64)
     return Family(
         layers=tuple((state if kind == "linear_attention" else cache,) for kind in kinds),
         num_kv_heads=cache.num_kv_heads,

@@ -44,7 +44,7 @@ def deepseek(fields: Fields, model_type: str) -> Family:
 
 
 def longcat(fields: Fields, model_type: str) -> Family:
-    """LongCat Flash: two latent attentions in each layer, one in each MTP layer.
+    """LongCat Flash: two latent attentions in each layer, one in the MTP layer.
 
     Source: vllm/model_executor/models/longcat_flash.py, 0.32.0.
     """
@@ -57,7 +57,7 @@ def longcat(fields: Fields, model_type: str) -> Family:
         num_kv_heads=1,
         head_size=cache.head_size,
         uses_mla=True,
-        mtp_layers=((cache,),) * modules,
+        mtp_layers=((cache,),),
         num_mtp_modules=modules,
     )
 

@@ -141,6 +141,11 @@ def _draft_layers(setting: Setting) -> tuple[DecoderLayer, ...]:
     if options.spec_method == "mtp" and options.draft_architecture is None:
         if not setting.model.mtp_layers:
             raise Refusal("this checkpoint has no MTP layers: choose another spec method")
+        drafts, modules = options.num_speculative_tokens, setting.model.num_mtp_modules
+        if drafts > modules and drafts % modules:
+            raise Refusal(
+                f"num_speculative_tokens {drafts} is not a multiple of the {modules} MTP modules"
+            )
         return setting.model.mtp_layers
     draft = options.draft_architecture
     if draft is None or options.spec_method not in DRAFT_MODEL_METHODS | {"mtp"}:
