@@ -76,29 +76,30 @@ def _checked(value: object, path: str, what: str) -> dict[str, Any]:
         kind = type(value).__name__
         raise UsageError(f"{what} {path!r} must be an object with fields, not a {kind}")
     try:
-        for key, one, depth in _walk(value):
-            _check(key, one, depth, path, what)
+        for where, one, depth in _walk(value):
+            _check(where, one, depth, path, what)
     except RecursionError as error:
         raise _too_deep(path, what) from error
     return value
 
 
-def _check(key: object, value: object, depth: int, path: str, what: str) -> None:
+def _check(where: str, value: object, depth: int, path: str, what: str) -> None:
     if depth > MAX_DEPTH:
         raise _too_deep(path, what)
     if isinstance(value, float) and not math.isfinite(value):
-        raise UsageError(f"{what} {path!r}: {key} is {value}, not a finite number")
+        raise UsageError(f"{what} {path!r}: {where} is {value}, not a finite number")
 
 
-def _walk(value: object) -> Iterator[tuple[object, object, int]]:
-    """Yield every value with its key and depth, without recursion; aliases are walked once."""
-    stack: list[tuple[object, object, int]] = [("", value, 0)]
+def _walk(value: object) -> Iterator[tuple[str, object, int]]:
+    """Yield every value with its path and depth, without recursion; aliases are walked once."""
+    stack: list[tuple[str, object, int]] = [("", value, 0)]
     seen: set[int] = set()
     while stack:
-        key, one, depth = stack.pop()
-        yield key, one, depth
+        where, one, depth = stack.pop()
+        yield where, one, depth
         if not isinstance(one, dict | list) or id(one) in seen or depth > MAX_DEPTH:
             continue
         seen.add(id(one))
         items = one.items() if isinstance(one, Mapping) else enumerate(one)
-        stack += [(name, inner, depth + 1) for name, inner in items]
+        prefix = f"{where}." if where else ""
+        stack += [(f"{prefix}{name}"[:200], inner, depth + 1) for name, inner in items]

@@ -45,7 +45,7 @@ class Page:
 
 def is_metrics_page(text: str) -> bool:
     """Whether a text is a page of metrics rather than a traffic file."""
-    return "# TYPE vllm:" in text or "\nvllm:" in text or text.startswith("vllm:")
+    return text.startswith(("# HELP ", "# TYPE ", "vllm:")) or "\n# TYPE " in text
 
 
 def parse_page(text: str, path: str) -> Page:
@@ -68,7 +68,13 @@ def parse_page(text: str, path: str) -> Page:
     return page
 
 
+def _is_used(name: str) -> bool:
+    return name in _GAUGES or name.rpartition("_")[0] in (*_HISTOGRAMS, *_COUNTERS)
+
+
 def _take(page: Page, name: str, labels: dict[str, str], value: float) -> None:
+    if _is_used(name) and not 0 <= value < math.inf:
+        raise ValueError(f"{name} is {value}, not a number from 0 on")
     base, _, part = name.rpartition("_")
     if base in _HISTOGRAMS and part == "bucket":
         edges = page.buckets.setdefault(base, defaultdict(float))

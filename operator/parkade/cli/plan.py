@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 _TOP_LEVEL = {"apiVersion", "kind", "metadata", "spec", "status"}
 _MAX_GIB = 1_000_000.0
+_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -121,8 +123,14 @@ def _check_envelope(body: dict[str, Any], path: str) -> None:
             f"{names.API_VERSION}"
         )
     meta = body.get("metadata")
-    if not isinstance(meta, dict) or not isinstance(meta.get("name"), str) or not meta["name"]:
+    if not isinstance(meta, dict) or "name" not in meta:
         raise UsageError(f"resource file {path!r}: metadata.name is missing")
+    name = str(meta["name"])
+    if not _DNS_LABEL.fullmatch(name) or len(name) > names.MAX_NAME_LENGTH:
+        raise UsageError(
+            f"resource file {path!r}: metadata.name {name[:60]!r} is not a DNS label of at most "
+            f"{names.MAX_NAME_LENGTH} characters"
+        )
     if not isinstance(body.get("spec"), dict):
         raise UsageError(f"resource file {path!r}: spec is missing")
     annotations = meta.get("annotations")
@@ -160,6 +168,7 @@ def gather(args: argparse.Namespace, endpoint: Endpoint) -> SizingInputs:
     if args.model_config is None:
         raise UsageError("--model-config is missing: give the model's config.json")
     draft = args.draft_model_config
+    _check_free(args, endpoint)
     card = device(
         endpoint.spec.accelerator,
         total_bytes=None if args.gpu_total_gib is None else round(args.gpu_total_gib * GIB),
@@ -177,6 +186,17 @@ def gather(args: argparse.Namespace, endpoint: Endpoint) -> SizingInputs:
         in_force=initial.settings if initial else None,
         draft_architecture=None if draft is None else read_architecture(Path(draft)),
     )
+
+
+def _check_free(args: argparse.Namespace, endpoint: Endpoint) -> None:
+    from parkade.api.quantity import GIB, parse_bytes  # noqa: PLC0415
+
+    said = parse_bytes(endpoint.spec.accelerator.memory or "")
+    total = args.gpu_total_gib or (said / GIB if said else None)
+    if args.gpu_free_gib is not None and total is not None and args.gpu_free_gib > total:
+        raise UsageError(
+            f"--gpu-free-gib {args.gpu_free_gib:g} is more than the card's total of {total:g} GiB"
+        )
 
 
 def _weights(args: argparse.Namespace, endpoint: Endpoint) -> int | None:

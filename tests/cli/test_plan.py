@@ -1,0 +1,273 @@
+"""`parkade plan` from files to an exit status, as a user runs it."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from parkade.api.status import EndpointStatus
+from parkade.cli.main import main
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples" / "acceptance"
+PAGE = ROOT / "tests" / "data" / "engine" / "metrics-0.32.0.txt"
+CONFIG = str(EXAMPLES / "config.json")
+SHORT = ("-f", str(EXAMPLES / "short.yaml"), "--model-config", CONFIG)
+TRAFFIC = ("--traffic", str(EXAMPLES / "short.traffic.yaml"))
+
+
+@pytest.fixture
+def plan(capsys):
+    def run(*args):
+        status = main(["plan", *args])
+        out, err = capsys.readouterr()
+        return status, out, err
+
+    return run
+
+
+@pytest.fixture
+def resource(tmp_path):
+    """A changed copy of the short endpoint, as arguments of plan."""
+
+    def write(old="", new="", text=None):
+        source = (EXAMPLES / "short.yaml").read_text()
+        assert old in source
+        path = tmp_path / "endpoint.yaml"
+        path.write_text(source.replace(old, new) if text is None else text)
+        return ("-f", str(path), "--model-config", CONFIG)
+
+    return write
+
+
+@pytest.fixture
+def traffic(tmp_path):
+    def write(old="", new="", text=None):
+        source = (EXAMPLES / "short.traffic.yaml").read_text()
+        assert old in source
+        path = tmp_path / "traffic.yaml"
+        path.write_text(source.replace(old, new) if text is None else text)
+        return ("--traffic", str(path))
+
+    return write
+
+
+def refused(result, *words):
+    status, out, err = result
+    assert status == 2
+    assert out == ""
+    assert err.count("\n") == 1
+    assert "Traceback" not in err
+    for word in words:
+        assert word in err
+
+
+class TestFormats:
+    def test_text_is_plain_and_fits_80_columns(self, plan):
+        status, out, _ = plan(*SHORT, *TRAFFIC)
+        assert status == 0
+        assert "\x1b" not in out
+        assert max(len(line) for line in out.splitlines()) <= 80
+        for words in ("256 -> 40", "limited by Speed", "0.9521", "KV cache", "Prompts against"):
+            assert words in out
+        assert re.search(r"^ > +speed +42\.3", out, re.MULTILINE)
+
+    @pytest.mark.parametrize("name", ["json", "yaml"])
+    def test_data_has_the_keys_of_status(self, plan, name):
+        status, out, _ = plan(*SHORT, *TRAFFIC, "-o", name)
+        data = json.loads(out) if name == "json" else yaml.safe_load(out)
+        assert status == 0
+        assert data["recommendation"]["maxNumSeqs"] == 40
+        assert data["recommendation"]["gpuMemoryUtilization"] == "0.9521"
+        assert data["recommendation"]["limitedBy"] == "Speed"
+        parsed = EndpointStatus.model_validate({key: data[key] for key in data})
+        assert parsed.memory.total is not None
+        assert parsed.workload.requests == 20400
+
+    def test_a_page_stands_alone(self, plan):
+        status, out, _ = plan(*SHORT, *TRAFFIC, "-o", "html")
+        assert status == 0
+        assert out.startswith("<!doctype html>")
+        assert "0.9521" in out
+        assert not re.search(r"(src|href)=|<script|@import", out)
+
+    def test_manifests_carry_the_recommended_settings(self, plan):
+        status, out, _ = plan(*SHORT, *TRAFFIC, "--manifests")
+        deployment, service = yaml.safe_load_all(out)
+        args = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+        assert status == 0
+        assert args[args.index("--max-num-seqs") + 1] == "40"
+        assert args[args.index("--gpu-memory-utilization") + 1] == "0.9521"
+        assert service["kind"] == "Service"
+        assert "ownerReferences" not in deployment["metadata"]
+
+
+class TestTraffic:
+    def test_without_traffic_the_initial_settings_stay(self, plan):
+        status, out, _ = plan(*SHORT, "-o", "json")
+        data = json.loads(out)
+        assert status == 0
+        assert data["recommendation"]["maxNumSeqs"] == 256
+        assert data["conditions"][0]["reason"] == "NoTraffic"
+
+    def test_few_requests_decide_nothing(self, plan, traffic):
+        text = "windowSeconds: 60\nrequests: 3\npromptTokens: {sum: 30, buckets: {'20': 3}}\n"
+        text += "outputTokens: {sum: 30, buckets: {'20': 3}}\n"
+        status, out, _ = plan(*SHORT, *traffic(text=text), "-o", "json")
+        assert status == 0
+        assert json.loads(out)["conditions"][0]["reason"] == "InsufficientRequests"
+
+    def test_a_saved_metrics_page(self, plan, resource):
+        args = resource("  tuning:", "  workload: {minRequests: 1}\n  tuning:")
+        status, out, err = plan(*args, "--traffic", str(PAGE), "-o", "json")
+        assert (status, err) == (0, "")
+        assert json.loads(out)["workload"]["requests"] > 0
+
+    def test_the_difference_of_two_pages(self, plan, resource, tmp_path):
+        page = PAGE.read_text()
+        later = tmp_path / "later.txt"
+        later.write_text(re.sub(r"(_(?:bucket|count|sum){[^}]*}) (\S+)", _doubled, page))
+        args = resource("  tuning:", "  workload: {minRequests: 1}\n  tuning:")
+        status, out, _ = plan(*args, "--traffic", str(PAGE), str(later), "-o", "json")
+        one = json.loads(plan(*args, "--traffic", str(PAGE), "-o", "json")[1])
+        assert status == 0
+        assert json.loads(out)["workload"]["requests"] == one["workload"]["requests"]
+
+    def test_pages_in_the_wrong_order_are_named(self, plan, tmp_path):
+        later = tmp_path / "later.txt"
+        later.write_text(
+            re.sub(r"(_(?:bucket|count|sum){[^}]*}) (\S+)", _doubled, PAGE.read_text())
+        )
+        refused(plan(*SHORT, "--traffic", str(later), str(PAGE)), "earlier page first")
+
+
+def _doubled(found):
+    return f"{found[1]} {2 * float(found[2])}"
+
+
+class TestCannotSize:
+    @pytest.mark.parametrize(
+        ("old", "new", "extra", "words"),
+        [
+            pytest.param("headroom: 6Gi", "headroom: 170Gi", (), "DoesNotFit", id="no room"),
+            pytest.param("    weightsSize: 20Gi\n", "", (), "weightsSize", id="weights unknown"),
+            pytest.param("20Gi", "900Gi", (), "DoesNotFit", id="a model beyond the card"),
+            pytest.param("fp8", "made_up", (), "not modelled", id="an unknown KV format"),
+        ],
+    )
+    def test_the_reason_is_one_line_with_status_1(self, plan, resource, old, new, extra, words):
+        status, out, err = plan(*resource(old, new), *TRAFFIC, *extra)
+        assert (status, out, err.count("\n")) == (1, "", 1)
+        assert words in err
+
+    def test_a_model_that_is_not_understood_is_refused_by_name(self, plan, tmp_path):
+        config = tmp_path / "config.json"
+        config.write_text('{"architectures": ["FooForCausalLM"], "model_type": "foo"}')
+        status, _, err = plan("-f", str(EXAMPLES / "short.yaml"), "--model-config", str(config))
+        assert status == 1
+        assert "FooForCausalLM" in err
+
+
+class TestBadResource:
+    @pytest.mark.parametrize(
+        ("old", "new", "words"),
+        [
+            pytest.param("headroom", "hedroom", "hedroom", id="an unknown field"),
+            pytest.param("spec:", "sepc:", "sepc", id="an unknown part"),
+            pytest.param("InferenceEndpoint", "Pod", "found: Pod", id="another kind"),
+            pytest.param("v1alpha1", "v9", "apiVersion", id="another version"),
+            pytest.param("name: short", "name: Not_A_Label", "DNS label", id="an impossible name"),
+            pytest.param("maxModelLen: 245760", "maxModelLen: -1", "maxModelLen", id="negative"),
+            pytest.param("245760", ".nan", "not a finite number", id="NaN"),
+            pytest.param(
+                "kvCacheDtype: fp8",
+                'kvCacheDtype: fp8\n    extraArgs: ["--kv-cache-memory=38842097664"]',
+                "only for the exact run",
+                id="the engine's hint typed in",
+            ),
+            pytest.param(
+                "kvCacheDtype: fp8",
+                'kvCacheDtype: fp8\n    extraArgs: ["--max-num-seqs=9"]',
+                "extraArgs",
+                id="a flag that is Parkade's",
+            ),
+        ],
+    )
+    def test_is_refused_in_one_line(self, plan, resource, old, new, words):
+        refused(plan(*resource(old, new)), words)
+
+    @pytest.mark.parametrize(
+        ("text", "words"),
+        [
+            pytest.param("", "empty", id="an empty file"),
+            pytest.param("- 1\n", "not a list", id="a list"),
+            pytest.param("a: [b", "not YAML", id="broken YAML"),
+            pytest.param("[" * 5000, "not YAML", id="thousands of levels"),
+            pytest.param("x: 2026-99-99\n", "not usable YAML", id="an impossible date"),
+            pytest.param("x: &a [*a]\n", "found: no kind", id="a list inside itself"),
+            pytest.param("x: " + "9" * 5000, "not usable YAML", id="a number of 5,000 digits"),
+        ],
+    )
+    def test_a_file_that_is_no_resource(self, plan, resource, text, words):
+        refused(plan(*resource(text=text)), words)
+
+    def test_a_file_that_is_not_there(self, plan):
+        refused(plan("-f", "nowhere.yaml", "--model-config", CONFIG), "nowhere.yaml")
+
+    def test_a_file_that_is_too_large(self, plan, resource):
+        refused(plan(*resource(text="#" * (17 * 2**20))), "larger than 16 MiB")
+
+
+class TestBadTraffic:
+    @pytest.mark.parametrize(
+        ("old", "new", "words"),
+        [
+            pytest.param("requests: 20400", "requests: -5", "requests", id="a negative count"),
+            pytest.param("requests: 20400", "requests: 100", "more than", id="too few requests"),
+            pytest.param("8160,", "18160,", "counts fall", id="cumulative counts that fall"),
+            pytest.param("14400", ".nan", "windowSeconds is nan", id="NaN"),
+            pytest.param("14400", ".inf", "windowSeconds is inf", id="infinite"),
+            pytest.param("queuedPercent", "queudPercent", "queudPercent", id="an unknown field"),
+            pytest.param("sum: 161160000", "sum: 1", "does not go", id="a sum that can't be"),
+            pytest.param("requests: 20400", "requests: many", "requests", id="words for numbers"),
+            pytest.param("255, 263", "-255, 263", "speed.0", id="a negative speed"),
+            pytest.param("windowSeconds: 14400\n", "", "missing", id="a field that is missing"),
+        ],
+    )
+    def test_is_refused_in_one_line(self, plan, traffic, old, new, words):
+        refused(plan(*SHORT, *traffic(old, new)), words)
+
+    @pytest.mark.parametrize(
+        ("change", "words"),
+        [
+            pytest.param(lambda text: text[:2000], "has no vllm:", id="a page without lengths"),
+            pytest.param(
+                lambda text: re.sub(r'(tokens_bucket{[^}]*le="5.0"[^}]*}) \S+', r"\1 NaN", text),
+                "not a number",
+                id="NaN on a page",
+            ),
+            pytest.param(lambda text: text + "\n{{{\n", "cannot be read", id="a broken page"),
+        ],
+    )
+    def test_a_page_that_is_no_page(self, plan, traffic, change, words):
+        refused(plan(*SHORT, *traffic(text=change(PAGE.read_text()))), words)
+
+    def test_a_file_and_a_page_do_not_mix(self, plan):
+        refused(plan(*SHORT, *TRAFFIC, str(PAGE)), "two metrics pages")
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        pytest.param(("--gpu-free-gib", "500"), id="more free than there is"),
+        pytest.param(("--gpu-free-gib", "nan"), id="NaN"),
+        pytest.param(("--gpu-total-gib", "-3"), id="negative"),
+        pytest.param(("--weights-size", "20Q"), id="an unknown unit"),
+        pytest.param(("-o", "xml"), id="an unknown format"),
+        pytest.param(("--nonsense",), id="an unknown option"),
+    ],
+)
+def test_bad_options_are_refused_in_one_line(plan, extra):
+    refused(plan(*SHORT, *TRAFFIC, *extra))
