@@ -13,7 +13,7 @@ MAX_BYTES = 64 * 2**20
 """A start's log is a few hundred kilobytes; the end of a longer one is read with ``tail -c``."""
 
 _BINARY_SAMPLE = 65536
-_MAX_CONTROL_SHARE = 0.1
+_MAX_CONTROL_SHARE = 0.05
 _TEXT_CONTROLS = b"\t\n\r\x0b\x0c\x08\x1b"
 
 
@@ -62,7 +62,7 @@ def decode(data: bytes, shown: str) -> str:
         return data.decode("utf-16", "replace")
     sample = data[:_BINARY_SAMPLE]
     controls = sum(sample.count(bytes([code])) for code in range(32) if code not in _TEXT_CONTROLS)
-    if controls > _MAX_CONTROL_SHARE * len(sample) or sample.count(0) > len(sample) // 100:
+    if controls > _MAX_CONTROL_SHARE * len(sample) or sample.count(0) > len(sample) // 500:
         raise UsageError(f"{shown} is not a text; give an engine's log as kubectl logs prints it")
     return data.decode("utf-8", "replace")
 

@@ -10,7 +10,7 @@ import re
 from parkade.rollout.causes.attempts import last_attempt
 from parkade.rollout.causes.cause import ContainerEvidence
 from parkade.rollout.causes.lines import Line, clean, read_lines
-from parkade.rollout.causes.redaction import redact, redact_blocks
+from parkade.rollout.causes.redaction import redact
 from parkade.rollout.causes.search import root
 from parkade.rollout.causes.stages import Scene, is_telling
 
@@ -68,7 +68,7 @@ def excerpt(text: str, max_bytes: int) -> str:
     """
     if max_bytes <= 0:
         return ""
-    lines = read_lines(redact_blocks(text))
+    lines = read_lines(text)
     if sum(len(line.raw) + 1 for line in lines) <= 2 * max_bytes:
         whole = "\n".join(_shown(line) for line in lines)
         if len(whole.encode()) <= max_bytes:

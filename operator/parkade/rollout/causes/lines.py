@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from parkade.rollout.causes.redaction import redact_blocks
+
 T = TypeVar("T")
 
 MAX_LINE_CHARS = 6000
@@ -98,9 +100,14 @@ def clean(text: str) -> str:
 
 
 def read_lines(text: str) -> list[Line]:
-    """Return the lines of a log, unwrapped; bounded, whatever the size of the text."""
+    """Return the lines of a log, unwrapped; bounded, whatever the size of the text.
+
+    Secrets that span lines (private keys) are taken out here, those within a line when shown.
+    """
     lines: list[Line] = []
-    for raw in _halves([raw for raw in _NEWLINES.split(clean(bounded(text))) if raw.strip()]):
+    for raw in _halves(
+        [raw for raw in _NEWLINES.split(clean(redact_blocks(bounded(text)))) if raw.strip()]
+    ):
         whole = _clip(raw)
         is_json = whole.lstrip().startswith("{")
         for process, level, message in _unwrap(whole, depth=0):

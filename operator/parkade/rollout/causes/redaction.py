@@ -4,11 +4,10 @@ import re
 
 MASK = "[redacted]"
 
-_PRIVATE_KEY = re.compile(
-    r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.{0,20000}?"
-    r"(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)",
-    re.DOTALL,
-)
+_KEY_BEGINS = re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----")
+_KEY_ENDS = re.compile(r"-----END [A-Z ]{0,40}PRIVATE KEY-----")
+_KEY_CHARS = 20_000
+"""The longest private key with its line prefixes; one without an end is cut by a quarter of it."""
 _KNOWN = re.compile(
     r"\b(?:hf_(?:(?=[a-z]*[A-Z0-9])[A-Za-z0-9]{4,}|[a-z]{12,})|api_org_[A-Za-z0-9]{4,}|sk-[A-Za-z0-9_\-]{8,}|nvapi-[\w\-]{8,}"
     r"|gh[pousr]_[A-Za-z0-9]{8,}|github_pat_\w{8,}|glpat-[\w\-]{8,}|xox[a-z]-[\w\-]{8,}"
@@ -97,4 +96,10 @@ def _is_harmless(name: str, value: str) -> bool:
 
 def redact_blocks(text: str) -> str:
     """Replace private keys, the secrets that span lines."""
-    return _PRIVATE_KEY.sub(MASK, text) if "PRIVATE KEY-----" in text else text
+    parts: list[str] = []
+    done = 0
+    while begins := _KEY_BEGINS.search(text, done):
+        ends = _KEY_ENDS.search(text, begins.end(), begins.end() + _KEY_CHARS)
+        parts += [text[done : begins.start()], MASK]
+        done = ends.end() if ends else min(len(text), begins.end() + _KEY_CHARS // 4)
+    return "".join([*parts, text[done:]])

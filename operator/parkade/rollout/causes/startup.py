@@ -55,6 +55,7 @@ _CONCURRENCY = re.compile(
 )
 _BLOCK = re.compile(r"Setting (?P<kind>attention|kv cache) block size to (\d{1,9})")
 _ACTIVE = re.compile(r"Overriding max_num_active_seqs from \d{1,9} to (\d{1,9})")
+_TELLS = re.compile(r"mem|version|KV|raph|took|concurrency|weights")
 _RUNNER = re.compile(r"Using V2 Model Runner|using the V1 model runner instead")
 
 
@@ -116,8 +117,7 @@ def read_startup(text: str) -> StartupReport:
     # What comes after the start is traffic, in which anybody can write anything.
     scene = Scene(whole.lines[: whole.started_at], ContainerEvidence())
     lines = scene.lines
-    said = [line.text for line in lines if "mem" in line.text or "version" in line.text
-            or "KV" in line.text or "raph" in line.text or "took" in line.text]  # fmt: skip
+    said = [line.text for line in lines if _TELLS.search(line.text)]
     free, total, utilization, requested = _budget(said)
     actual, estimated = _graphs(scene, said)
     available = _available(said)
