@@ -1,7 +1,7 @@
 """Only engines on this machine get load: a wrong address must never reach somebody's service.
 
-Allowed are loopback, the machine's own addresses, and the private networks of its own bridges, in
-which the test cluster's pods live. Other networks of the machine have other machines in them.
+Allowed are loopback, the machine's own addresses, and private networks behind its own bridges or
+behind a test node's link, where pods live. Other networks have other machines in them.
 """
 
 import fcntl
@@ -17,6 +17,9 @@ from testbed.load.errors import LoadError
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _SIOCGIFADDR, _SIOCGIFNETMASK = 0x8915, 0x891B
 _INTERFACES = Path("/sys/class/net")
+_ROUTES = Path("/proc/net/route")
+NODE_LINK_PREFIX = "parkade-"
+"""Name of the link to a test node, which has a network namespace of its own."""
 
 
 def checked(url: str) -> tuple[str, int, str]:
@@ -48,7 +51,18 @@ def is_local(address: Address) -> bool:
     return any(
         address == own.ip or (bridge and own.network.is_private and address in own.network)
         for own, bridge in _own_networks()
-    )
+    ) or any(network.is_private and address in network for network in _behind_node_links())
+
+
+def _behind_node_links() -> Iterator[ipaddress.IPv4Network]:
+    """Networks that are routed over a test node's link (route(8): little-endian hexadecimal)."""
+    if not _ROUTES.exists():
+        return
+    for line in _ROUTES.read_text(encoding="ascii").splitlines()[1:]:
+        name, destination, *_, mask = line.split()[:8]
+        if name.startswith(NODE_LINK_PREFIX):
+            numbers = [int.from_bytes(bytes.fromhex(one), "little") for one in (destination, mask)]
+            yield ipaddress.IPv4Network((numbers[0], ipaddress.IPv4Address(numbers[1]).exploded))
 
 
 def _own_networks() -> Iterator[tuple[ipaddress.IPv4Interface, bool]]:
