@@ -122,7 +122,7 @@ def _state(pod: dict[str, Any]) -> str:
     """The engine's container in a word, as kubectl shows it."""
     found = pod["status"].get("containerStatuses", [])
     if not found:
-        return pod["status"].get("phase", "?")
+        return str(pod["status"].get("phase", "?"))
     state, container = found[0]["state"], found[0]
     if "waiting" in state:
         word = state["waiting"].get("reason", "Waiting")

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 from typing import Any
 
 from testbed.demo import resources
@@ -121,7 +122,7 @@ def roll_out_knob_by_knob(world: World, screen: Screen, claims: Claims) -> None:
         claims.check(f"{name} changed more than once", len(steps) > 2, steps)
         claims.check(
             f"Every step of {name} turned one knob",
-            all(_knobs(*pair) == 1 for pair in zip(steps, steps[1:], strict=False)),
+            all(_knobs(*pair) == 1 for pair in pairwise(steps)),
             steps,
         )
 
@@ -222,14 +223,13 @@ def _knobs(before: tuple[int, str], after: tuple[int, str]) -> int:
 
 def _crashes(pods: Iterable[dict[str, Any]]) -> list[int]:
     """Exit codes of engines that ended by themselves."""
-    codes = []
+    codes: list[int] = []
     for pod in pods:
         if "deletionTimestamp" in pod["metadata"]:
             continue
         for container in pod["status"].get("containerStatuses", []):
-            for state in (container["state"], container.get("lastState", {})):
-                if "terminated" in state:
-                    codes.append(state["terminated"]["exitCode"])
+            states = (container["state"], container.get("lastState", {}))
+            codes += [one["terminated"]["exitCode"] for one in states if "terminated" in one]
     return codes
 
 
