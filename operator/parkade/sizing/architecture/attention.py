@@ -43,16 +43,14 @@ def gemma4(fields: Fields, model_type: str) -> Family:
     heads = local.num_kv_heads
     if fields.flag("attention_k_eq_v"):
         heads = fields.optional_int("num_global_key_value_heads") or heads
-    windows = layer_windows(fields, model_type, num_layers(fields))
-    layers = [
-        (AttentionCache(heads, size, size),)
-        if window is None
-        else (
-            AttentionCache(
-                local.num_kv_heads, local.head_size, local.head_size, sliding_window=window
-            ),
-        )
-        for window in windows
+    window = window_of(fields)
+    full = AttentionCache(heads, size, size)
+    sliding = AttentionCache(
+        local.num_kv_heads, local.head_size, local.head_size, sliding_window=window
+    )
+    layers: list[DecoderLayer] = [
+        (full if window is None else sliding,)
+        for window in layer_windows(fields, model_type, num_layers(fields))
     ]
     return Family(_without_shared(fields, layers), local.num_kv_heads, local.head_size)
 
@@ -65,9 +63,7 @@ def gemma3n(fields: Fields, model_type: str) -> Family:
     )
 
 
-def _without_shared(
-    fields: Fields, layers: list[tuple[AttentionCache]] | list[DecoderLayer]
-) -> tuple[DecoderLayer, ...]:
+def _without_shared(fields: Fields, layers: list[DecoderLayer]) -> tuple[DecoderLayer, ...]:
     shared = fields.optional_int("num_kv_shared_layers", low=0) or 0
     if shared >= len(layers):
         raise FieldError(

@@ -30,9 +30,12 @@ def deepseek(fields: Fields, model_type: str) -> Family:
         return _without_latent(fields)
     count = num_layers(fields)
     sparse = fields.optional_int("index_topk") is not None
-    layers = tuple(_layer(fields, index, sparse=sparse) for index in range(count))
     modules = fields.optional_int("num_nextn_predict_layers", low=0, high=64) or 0
-    drafter = tuple(_layer(fields, count + index, sparse=sparse) for index in range(modules))
+    own, shared = (_layer(fields, sparse=sparse, leads=leads) for leads in (True, False))
+    layers = tuple(
+        own if not sparse or _has_indexer(fields, index) else shared for index in range(count)
+    )
+    drafter = (own,) * modules
     return Family(
         layers=layers,
         num_kv_heads=1,
@@ -62,31 +65,27 @@ def longcat(fields: Fields, model_type: str) -> Family:
     )
 
 
-def _layer(fields: Fields, index: int, *, sparse: bool) -> DecoderLayer:
+def _layer(fields: Fields, *, sparse: bool, leads: bool) -> DecoderLayer:
     size = latent_size(fields)
     if not sparse:
         return (MLACache(size),)
-    leads = _has_indexer(fields, index)
     indexer = IndexerCache(fields.integer("index_head_dim", default=128), shared=not leads)
     return (indexer, MLACache(size, sparse=True, leads_index_group=leads))
 
 
 def _has_indexer(fields: Fields, index: int) -> bool:
-    """Whether a layer has the indexer itself; layers of the drafter always do.
+    """Whether a layer has the indexer itself, as those of the drafter always do.
 
     ``indexer_types`` is what the configuration class makes of the other fields, for files that
     carry only the result.
     """
-    count = num_layers(fields)
-    if index >= count:
-        return True
     pattern = fields.raw("index_topk_pattern")
     if pattern is not None:
         if not isinstance(pattern, str | list):
             raise FieldError(f"{fields.path('index_topk_pattern')} is {shown(pattern)}")
         return index >= len(pattern) or pattern[index] != "S"
     if fields.raw("index_topk_freq") is None and fields.raw("indexer_types") is not None:
-        kinds = fields.words("indexer_types", count, ("full", "shared"))
+        kinds = fields.words("indexer_types", num_layers(fields), ("full", "shared"))
         return kinds is None or kinds[index] == "full"
     every = fields.integer("index_topk_freq", default=1)
     offset = fields.integer("index_skip_topk_offset", default=2, low=0)

@@ -177,13 +177,19 @@ class ModelArchitecture:
     def is_attention_free(self) -> bool:
         """Whether no layer grows with the length of a request."""
         return not any(
-            isinstance(cache, AttentionCache | MLACache | IndexerCache) for cache in self.caches
+            isinstance(cache, AttentionCache | MLACache | IndexerCache)
+            for cache in self.distinct_caches
         )
 
     @property
     def caches(self) -> tuple[Cache, ...]:
         """Every cache of the model, in the order in which the engine registers them."""
         return tuple(cache for layer in self.layers for cache in layer)
+
+    @property
+    def distinct_caches(self) -> tuple[Cache, ...]:
+        """The caches that differ: a family's reader uses one object for all equal layers."""
+        return tuple({id(cache): cache for layer in self.layers for cache in layer}.values())
 
     @property
     def num_hidden_layers(self) -> int:

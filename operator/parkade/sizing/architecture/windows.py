@@ -90,13 +90,15 @@ def attention_layers(
     fields: Fields, model_type: str, layers: int, cache: AttentionCache
 ) -> tuple[DecoderLayer, ...]:
     """Return ``layers`` layers with the same heads and their own windows."""
+    local: dict[int, DecoderLayer] = {}
+    layer = (cache,)
     return tuple(
-        (
-            cache
-            if window is None
-            else AttentionCache(
-                cache.num_kv_heads, cache.head_size, cache.head_size_v, sliding_window=window
-            ),
-        )
+        layer if window is None else local.setdefault(window, (_within(cache, window),))
         for window in layer_windows(fields, model_type, layers)
+    )
+
+
+def _within(cache: AttentionCache, window: int) -> AttentionCache:
+    return AttentionCache(
+        cache.num_kv_heads, cache.head_size, cache.head_size_v, sliding_window=window
     )

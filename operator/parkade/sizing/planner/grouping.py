@@ -6,8 +6,10 @@ layout is layer-outermost (LBNHC), the engine's default.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from parkade.sizing.planner.refusal import Refusal
 from parkade.sizing.planner.specs import (
@@ -45,8 +47,7 @@ class CacheGroup:
         return max(spec.blocks(length) for spec in self.specs)
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedLayer:
+class PlacedLayer(NamedTuple):
     """A layer's cache and the pipeline stage that holds it."""
 
     spec: LayerSpec
@@ -64,7 +65,7 @@ def group_layers(
     """
     if promote_local:
         layers = _promote(layers)
-    specs = [layer.spec for layer in layers]
+    specs = list(dict.fromkeys(layer.spec for layer in layers))
     if _all_merge(specs) or uniform_type(specs):
         return (_group(layers, stages),)
     try:
@@ -77,8 +78,8 @@ def group_layers(
 def _group(layers: Sequence[PlacedLayer], stages: int) -> CacheGroup:
     distinct = tuple(dict.fromkeys(layer.spec for layer in layers))
     stage_bytes = [0] * stages
-    for layer in layers:
-        stage_bytes[layer.stage] += layer.spec.page_size_bytes
+    for layer, count in Counter(layers).items():
+        stage_bytes[layer.stage] += count * layer.spec.page_size_bytes
     first = distinct[0]
     return CacheGroup(
         kind=first.kind,
@@ -97,12 +98,10 @@ def _all_merge(specs: Sequence[LayerSpec]) -> bool:
 
 def _unify_page_sizes(layers: Sequence[PlacedLayer], rules: Rules) -> Sequence[PlacedLayer]:
     """Give every layer the largest page: by a larger block where it divides, else by padding."""
-    largest = max(layer.spec.page_size_bytes for layer in layers)
-    known: dict[LayerSpec, LayerSpec] = {}
-    for layer in layers:
-        if layer.spec not in known:
-            known[layer.spec] = _grown(layer.spec, largest, rules)
-    return [replace(layer, spec=known[layer.spec]) for layer in layers]
+    distinct = dict.fromkeys(layer.spec for layer in layers)
+    largest = max(spec.page_size_bytes for spec in distinct)
+    known = {spec: _grown(spec, largest, rules) for spec in distinct}
+    return [PlacedLayer(known[layer.spec], layer.stage) for layer in layers]
 
 
 def _grown(spec: LayerSpec, page_bytes: int, rules: Rules) -> LayerSpec:
@@ -161,7 +160,7 @@ def _promote(layers: Sequence[PlacedLayer]) -> Sequence[PlacedLayer]:
     if growing and any(spec.kind in LOCAL for spec in specs):
         block_sizes = {spec.block_size for spec in growing}
         block_size = block_sizes.pop() if len(block_sizes) == 1 else None
-        layers = [replace(layer, spec=_promoted(layer.spec, block_size)) for layer in layers]
+        layers = [PlacedLayer(_promoted(layer.spec, block_size), layer.stage) for layer in layers]
         specs = [layer.spec for layer in layers]
     if not (_all_merge(specs) or uniform_type(specs)):
         raise Refusal(

@@ -105,25 +105,32 @@ def _lookahead_tokens(options: EngineOptions) -> int:
 
 def _placed_layers(setting: Setting) -> list[PlacedLayer]:
     stages = setting.options.pipeline_parallel_size
-    known: dict[Cache, LayerSpec] = {}
-    placed: list[PlacedLayer] = []
-
-    def place(layer: DecoderLayer, stage: int) -> None:
-        for cache in layer:
-            if isinstance(cache, IndexerCache) and cache.shared and setting.rules.shares_indexers:
-                continue
-            spec = known.get(cache)
-            if spec is None:
-                spec = known[cache] = layer_spec(setting, cache)
-            placed.append(PlacedLayer(spec, stage))
-
     counts = _partition(len(setting.model.layers), stages)
+    specs: dict[int, LayerSpec] = {}
+    placed: list[PlacedLayer] = []
     for stage, end in enumerate(accumulate(counts)):
-        for layer in setting.model.layers[end - counts[stage] : end]:
-            place(layer, stage)
-    for layer in _draft_layers(setting):
-        place(layer, stages - 1)
+        layers = setting.model.layers[end - counts[stage] : end]
+        if stage == stages - 1:
+            layers += _draft_layers(setting)
+        placed += [
+            PlacedLayer(_known_spec(setting, cache, specs), stage)
+            for layer in layers
+            for cache in layer
+            if not _left_out(setting, cache)
+        ]
     return placed
+
+
+def _known_spec(setting: Setting, cache: Cache, specs: dict[int, LayerSpec]) -> LayerSpec:
+    """Return the spec of a cache; equal layers mostly share one object, found by its identity."""
+    spec = specs.get(id(cache))
+    if spec is None:
+        spec = specs[id(cache)] = layer_spec(setting, cache)
+    return spec
+
+
+def _left_out(setting: Setting, cache: Cache) -> bool:
+    return isinstance(cache, IndexerCache) and cache.shared and setting.rules.shares_indexers
 
 
 def _partition(layers: int, stages: int) -> list[int]:

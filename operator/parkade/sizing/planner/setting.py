@@ -29,7 +29,10 @@ from parkade.sizing.planner.versions import Rules, rules_for
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Options with every choice made that the engine makes before it looks at layers."""
+    """Options with every choice made that the engine makes before it looks at layers.
+
+    ``checkpoints_assumed`` says that the plan depends on the prefill kernel of Gated DeltaNet.
+    """
 
     options: EngineOptions
     rules: Rules
@@ -38,16 +41,8 @@ class Setting:
     mamba_cache_mode: str
     in_flight_tokens: int
     block_size: int
+    checkpoints_assumed: bool
     mamba_page_size_padded: int | None = None
-
-    @property
-    def checkpoints_assumed(self) -> bool:
-        """Whether the plan depends on the prefill kernel of Gated DeltaNet."""
-        return (
-            self.mamba_cache_mode == "align"
-            and self.rules.gated_delta_checkpoint_alignment is not None
-            and any(isinstance(cache, GatedDeltaState) for cache in self.model.caches)
-        )
 
     @property
     def tp(self) -> int:
@@ -61,6 +56,7 @@ def resolve(model: ModelArchitecture, options: EngineOptions) -> Setting:
     if rules is None:
         raise Refusal(f"vllm_version {options.vllm_version!r} is no version")
     check_split(model, options.tensor_parallel_size)
+    mode = _mamba_cache_mode(model, options, rules)
     alignment = options.kernel_block_alignment
     default = DEFAULT_BLOCK_SIZE if DEFAULT_BLOCK_SIZE % alignment == 0 else alignment
     setting = Setting(
@@ -68,7 +64,10 @@ def resolve(model: ModelArchitecture, options: EngineOptions) -> Setting:
         rules=rules,
         model=model,
         kv_cache_dtype=_resolved_dtype(model, options.kv_cache_dtype),
-        mamba_cache_mode=_mamba_cache_mode(model, options, rules),
+        mamba_cache_mode=mode,
+        checkpoints_assumed=mode == "align"
+        and rules.gated_delta_checkpoint_alignment is not None
+        and any(isinstance(cache, GatedDeltaState) for cache in model.distinct_caches),
         in_flight_tokens=_in_flight_tokens(options, rules),
         block_size=options.block_size or default,
     )
@@ -120,7 +119,7 @@ def _aligned(setting: Setting) -> Setting:
     ``block = A * ceil(state / (A * bytes per token))`` with A the larger of the kernel's block
     and the configured one, at least 128 beside MLA (``_align_hybrid_block_size``).
     """
-    states = {cache for cache in setting.model.caches if is_state(cache)}
+    states = [cache for cache in setting.model.distinct_caches if is_state(cache)]
     largest = max((state_layout_of(setting, cache).state_bytes for cache in states), default=0)
     if not largest:
         return setting

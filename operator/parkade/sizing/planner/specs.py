@@ -53,6 +53,10 @@ class LayerSpec:
     constant_blocks: int | None = None
     extra_blocks: int = 0
 
+    def __hash__(self) -> int:
+        """Hash the cheap fields: layers are many, and equal ones mostly the same object."""
+        return hash((self.kind, self.block_size, self.token_bytes, self.state_bytes))
+
     @property
     def unpadded_page_size_bytes(self) -> int:
         """Bytes of one block without padding."""
