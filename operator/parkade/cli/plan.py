@@ -15,6 +15,7 @@ from parkade.cli.errors import CannotSize, UsageError
 
 if TYPE_CHECKING:
     from parkade.api.endpoint import Endpoint
+    from parkade.sizing.gates import WorkloadReading
     from parkade.sizing.inputs import SizingInputs
     from parkade.sizing.result import Sizing
     from parkade.sizing.workload import CannotTell, Workload
@@ -219,14 +220,36 @@ def read_workload(args: argparse.Namespace, endpoint: Endpoint) -> Workload | Ca
 
     spec = endpoint.spec.workload
     if args.prometheus:
-        raise UsageError("--prometheus is not available yet: save the traffic with --traffic")
-    if not args.traffic:
-        return CannotTell(Reason.NO_TRAFFIC, "No traffic was given (--traffic).")
-    reading = _reading(args.traffic, float(spec.window_seconds))
+        reading = _live(args.prometheus, endpoint)
+    elif args.traffic:
+        reading = _reading(args.traffic, float(spec.window_seconds))
+    else:
+        return CannotTell(Reason.NO_TRAFFIC, "No traffic was given (--traffic, --prometheus).")
     return gate(reading, min_requests=spec.min_requests)
 
 
-def _reading(paths: list[str], window_seconds: float) -> Any:
+def _live(url: str, endpoint: Endpoint) -> WorkloadReading:
+    """Ask a Prometheus for the pods of the endpoint, as the operator does."""
+    import time  # noqa: PLC0415
+
+    from parkade.adapters.errors import AdapterError  # noqa: PLC0415
+    from parkade.adapters.prometheus import Prometheus, Server  # noqa: PLC0415
+    from parkade.adapters.traffic import read_traffic as read_live  # noqa: PLC0415
+    from parkade.adapters.vllm_metrics import Scope  # noqa: PLC0415
+
+    if not re.fullmatch(r"https?://[^\s/]+(/\S*)?", url):
+        raise UsageError(
+            f"--prometheus {url!r} is not the address of a server, as http://host:9090"
+        )
+    scope = Scope(endpoint.spec.workload.window_seconds, namespaces=(endpoint.namespace,))
+    try:
+        traffic = read_live(Prometheus(Server(url)), scope, at=time.time())
+    except AdapterError as error:
+        raise UsageError(f"--prometheus: {error}") from error
+    return traffic.reading((endpoint.namespace, endpoint.name), expected_pods=())
+
+
+def _reading(paths: list[str], window_seconds: float) -> WorkloadReading:
     from parkade.cli import metrics_page  # noqa: PLC0415
     from parkade.cli.traffic_file import read_traffic  # noqa: PLC0415
 
