@@ -1,8 +1,9 @@
 """How long a person waits for `parkade --help` and for `parkade plan`.
 
-Prints the fastest of some runs of each in a fresh process (others may use the machine), the limit, and how many times the limit
-holds it (the ratio to watch: it should stay above one). With --aiconfigurator PATH, the program of
-that name from an environment of its own, its `estimate` for the same model stands beside.
+Prints the fastest of some runs of each in a fresh process (others may use the machine), the
+limit, and how many times the limit holds it (the ratio to watch: it should stay above one). With
+--aiconfigurator PATH, the program of that name from an environment of its own, its `estimate` for
+the same model stands beside.
 """
 
 import argparse
