@@ -186,7 +186,7 @@ def test_an_image_of_a_dockerfile_runs_without_a_registry(node, namespace, tmp_p
     }
     create(node, namespace, "Pod", "words", spec)
     wait_until(lambda: pod_status(node, namespace, "words")["phase"] == "Succeeded", "its end")
-    assert node.kubectl("logs", "-n", namespace, "words") == "built here\n\nbuilt here\n\n\n"
+    assert node.kubectl("logs", "-n", namespace, "words") == "built here\nbuilt here\n\n"
 
 
 def test_helm_reaches_the_cluster(node):

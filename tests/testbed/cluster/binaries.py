@@ -4,6 +4,7 @@ import hashlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ from testbed.cluster.errors import TestbedError
 from testbed.cluster.golang import find_go, least_version
 from testbed.cluster.locks import locked
 from testbed.cluster.paths import TOOLS, cache_folder
+from testbed.cluster.processes import signal_group
 
 CONTROL_PLANE = (
     "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl",
@@ -163,14 +165,15 @@ def _build(go: Path, name: str, title: str, started: float, later_seconds: float
     command = [str(go), "build", *tool.build_flags(), "-o", str(unfinished), tool.packages[name]]
     begun = time.monotonic()
     with log.open("wb") as output, subprocess.Popen(
-        command, cwd=tool.folder, env=_environment(), stdout=output, stderr=subprocess.STDOUT
+        command, cwd=tool.folder, env=_environment(), stdout=output, stderr=subprocess.STDOUT,
+        start_new_session=True,
     ) as process:  # fmt: skip
         try:
             while _still_runs(process):
                 here = BUILD_SECONDS[name] - (time.monotonic() - begun)
                 _say(f"  {title}: {_outlook(time.monotonic() - started, here, later_seconds)}")
         except BaseException:
-            process.kill()
+            signal_group(process.pid, signal.SIGKILL)  # the compilers that it runs as well
             raise
     if process.returncode != 0:
         end = " | ".join(log.read_text(errors="replace").strip().splitlines()[-5:])

@@ -28,7 +28,12 @@ NODE_PROGRAMS = {
     "setpriv": "util-linux",
     "mount": "mount",
 }
-IMAGE_PROGRAMS = {"buildah": "buildah", "mmdebstrap": "mmdebstrap"}
+IMAGE_PROGRAMS = {
+    "buildah": "buildah",
+    "mmdebstrap": "mmdebstrap",
+    "unshare": "util-linux",
+    "setpriv": "util-linux",
+}
 CNI_PACKAGE = "containernetworking-plugins"
 
 

@@ -12,6 +12,7 @@ from testbed.cluster.processes import run
 from testbed.images.buildah import (
     buildah,
     buildah_with_progress,
+    contained,
     images_folder,
     images_lock,
     machine_volumes,
@@ -100,12 +101,13 @@ def _make_base() -> None:
         "Making the base image from Debian's packages: about a minute", file=sys.stderr, flush=True
     )
     with tempfile.TemporaryDirectory(prefix="parkade-base-") as folder:
+        Path(folder).chmod(0o755)  # Debian's package manager downloads as a user of its own
         archive = Path(folder) / "base.tar"
         run(
-            find_program("mmdebstrap"), "--quiet", "--variant=minbase",
+            *contained(find_program("mmdebstrap")), "--quiet", "--variant=minbase",
             f"--include={','.join(BASE_PACKAGES)}",
             *(f"--dpkgopt=path-exclude={pattern}" for pattern in LEFT_OUT),
-            SUITE, archive,
+            SUITE, archive, extra_environment={"TMPDIR": folder},
         )  # fmt: skip
         _build_text(BASE, BASE_DOCKERFILE, {"base.tar": archive})
 

@@ -57,9 +57,17 @@ def buildah_with_progress(title: str, *arguments: str | Path) -> None:
 
 
 def command(*arguments: str | Path) -> list[str]:
-    # Overlay storage leaves a mount of its own folder behind; here it ends with the command.
-    unshare = [find_program("unshare"), "--mount", "--propagation", "slave", "--"]
-    return [*unshare, find_program("buildah"), *(str(part) for part in arguments)]
+    return contained(find_program("buildah"), *arguments)
+
+
+def contained(*argv: str | Path) -> list[str]:
+    """The command in mount and PID namespaces: when it ends or is killed, its children and its
+    mounts are gone. (Overlay storage leaves a mount of its own folder behind, for example.)
+    """
+    tie = [find_program("setpriv"), "--pdeathsig", "KILL", "--"]
+    namespaces = ["--mount", "--propagation", "slave", "--pid", "--fork", "--mount-proc"]
+    unshare = [find_program("unshare"), *namespaces, "--kill-child=KILL", "--"]
+    return [*tie, *unshare, *(str(part) for part in argv)]
 
 
 def machine_volumes() -> list[str]:
