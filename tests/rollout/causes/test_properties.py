@@ -117,7 +117,6 @@ NOISE = st.lists(
             "WARNING 11-29 10:00:00 [a.py:1] torch.OutOfMemoryError: retried and went on",
             "W1129 17:48:01.822000 23671 torch/_library/triton.py:53] Triton not available",
             '{"levelname": "INFO", "message": "No available memory for the cache blocks?"}',
-            "Loading safetensors checkpoint shards: 100% Completed | 2/2 [00:01<00:00, 1.1it/s]",
             "  warnings.warn('resource_tracker: leaked shared_memory objects')",
             "(APIServer pid=1) DEBUG 11-29 10:00:00 [a.py:1] Waiting for 1 local process",
             "\x1b[32mgreen\x1b[0m",

@@ -46,7 +46,8 @@ def test_a_whole_start_of_0_32():
     [
         pytest.param("Model loading took 7.5552 GiB and 3.1 seconds",
                      {"weights_bytes": gib(7.5552)}, id="0.9 to 0.11: four decimals"),
-        pytest.param("Loading model weights took 14.9888 GB", {}, id="0.7: another line"),
+        pytest.param("Loading model weights took 14.9888 GB",
+                     {"weights_bytes": gib(14.9888)}, id="0.7 says GB and means GiB"),
         pytest.param("Free memory on device (23.21/23.65 GiB) on startup. Desired GPU memory "
                      "utilization is (0.9, 21.28 GiB). Actual usage is 5.79 GiB for weight, 0.17 "
                      "GiB for peak activation, 0.02 GiB for non-torch memory, and 0.14 GiB for "

@@ -43,11 +43,11 @@ _KERNEL_ERRORS = (
 
 RULES: tuple[Rule, ...] = (
     rule(
-        r"CUBLAS_STATUS_\w+|cublas(?:Lt)?\w* (?:failed|error)|HIPBLAS_STATUS_\w+",
+        r"CUBLAS_[A-Z]|cublas(?:Lt)?\w* (?:failed|error)|HIPBLAS_STATUS_\w+",
         _gpu(_always(CauseClass.CUBLAS_FAILURE_IN_PROFILE_RUN)),
     ),
     rule(
-        r"an illegal memory access was encountered|cudaErrorIllegalAddress"
+        r"an illegal memory access|cudaErrorIllegalAddress"
         r"|CUDA_ERROR_ILLEGAL_ADDRESS|Memory access fault by GPU",
         _gpu(_always(CauseClass.ILLEGAL_MEMORY_ACCESS_IN_PROFILE_RUN)),
     ),
@@ -64,8 +64,8 @@ RULES: tuple[Rule, ...] = (
         _gpu(_always(CauseClass.KERNEL_ERROR_IN_PROFILE_RUN)),
     ),
     rule(
-        rf"{_CUDA} (?:error|Error): (?!out of memory)|AcceleratorError: |{_CUDA} driver (?:error"
-        r"|version is insufficient|initialization failed)|NVIDIA driver on your system is too old"
+        rf"{_CUDA} (?:error|Error): (?!out of)|AcceleratorError: |{_CUDA} driver (?:error"
+        r"|version is insufficient|initialization failed)|The NVIDIA driver on"
         r"|Found no NVIDIA driver|no CUDA-capable device|No CUDA GPUs are available"
         r"|CUDA unknown error|CUDA initialization: |cudaGetDeviceCount\(\)|Failed to infer "
         r"device type"

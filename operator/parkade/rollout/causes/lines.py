@@ -49,6 +49,12 @@ _VLLM = re.compile(
     rf"(?P<level>{_LEVELS}) +(?:\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)? +)?"
     r"(?:\[[^\]\n]{1,200}|[\w./\-]{1,80}):\d+\] ?"
 )
+_FOREIGN_PREFIX = re.compile(
+    rf"[^\"']{{1,120}}?\s(?P<level>{_LEVELS}) \d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)? "
+    r"\[[^\]\n]{1,200}:\d+\] ?"
+)
+"""A prefix of the user's own (``VLLM_LOGGING_PREFIX``) before the engine's."""
+
 _UVICORN = re.compile(r"(?P<level>INFO|WARNING|ERROR|CRITICAL|DEBUG): +")
 _PLAIN = re.compile(
     rf"(?:[-|] *)?(?:[\w.:/]{{1,80}} +[-|] +)?\[?(?P<level>{_LEVELS})\]? *(?:[-|:] +|(?=[\w.]+ ))"
@@ -111,7 +117,8 @@ def read_lines(text: str) -> list[Line]:
         whole = _clip(raw)
         is_json = whole.lstrip().startswith("{")
         for process, level, message in _unwrap(whole, depth=0):
-            lines.append(Line(len(lines), process, level, message, message if is_json else whole))
+            shown = f"{level}: {message}" if level in _QUIET else message
+            lines.append(Line(len(lines), process, level, message, shown if is_json else whole))
     return _halves(lines)
 
 
@@ -203,9 +210,9 @@ def _strip_one(line: str) -> tuple[str, str, str]:
         return line[found.end() :], f"rank{found[1]}:", ""
     if found := _GLOG.match(line):
         return line[found.end() :], "", _GLOG_LEVEL[found["glog"]]
-    for pattern in (_VLLM, _UVICORN, _PLAIN):
-        if found := pattern.match(line):
-            return line[found.end() :], "", found["level"]
+    levels = (pattern.match(line) for pattern in (_VLLM, _UVICORN, _PLAIN, _FOREIGN_PREFIX))
+    if found := next((match for match in levels if match), None):
+        return line[found.end() :], "", found["level"]
     return line, "", ""
 
 

@@ -185,6 +185,9 @@ def _out_of_memory(finding: Finding, scene: Scene) -> RootCause | None:
         )
     if stage is Stage.INIT:
         return RootCause(CauseClass.CUDA_ERROR_IN_ENGINE_INIT, Blame.ENVIRONMENT, stage=stage)
+    if "Cuda failure" in text and stage in {Stage.LOAD, None}:
+        # NCCL sets up before the weights: what it misses, somebody else holds.
+        return RootCause(CauseClass.NCCL_FAILURE, Blame.ENVIRONMENT, stage=Stage.INIT)
     if stage is None:
         return RootCause(CauseClass.UNKNOWN, Blame.UNKNOWN, shortfall_bytes=short)
     cause_class, blame, knob = _BY_STAGE[stage]
@@ -242,15 +245,18 @@ def _tried_minus_free(text: str) -> int | None:
     return wanted - free if wanted is not None and free is not None and wanted > free else None
 
 
-_FREE = (
-    r"Free memory on device (?:\S{1,20} )?\((?P<free>[\d.]{1,15})/(?P<total>[\d.]{1,15}) ?GiB\) on "
-    r"startup is less than(?: (?:desired GPU memory utilization|the engine's budget"
+_FREE = r"Free memory on device (?:\S{1,20} )?\((?P<free>[\d.]{1,15})/(?P<total>[\d.]{1,15}) ?GiB\)"
+_LESS = (
+    r" on startup is less than(?: (?:desired GPU memory utilization|the engine's budget"
     r"(?: after excluding external process's weights)?) \([\d.]+, (?P<requested>[\d.]{1,15}) GiB)?"
 )
+_CUT_SHORT = r"(?! on startup\. )(?P<requested>(?!))?"
+
 RULES: tuple[Rule, ...] = (
-    rule(_FREE, _free_memory, at_runtime=False),
+    rule(_FREE + _LESS, _free_memory, at_runtime=False),
+    rule("ValueError: " + _FREE + _CUT_SHORT, _free_memory, at_runtime=False),
     rule(
-        r"To serve at least one request with the model|GiB KV cache is needed, which is larger",
+        r"To serve at least one request|GiB KV cache is needed, which is larger",
         _kv_short,
         at_runtime=False,
     ),
@@ -264,7 +270,11 @@ RULES: tuple[Rule, ...] = (
         says(CauseClass.MAX_LEN_EXCEEDS_KV_TOKENS, Blame.SETTINGS, Stage.KV),
         at_runtime=False,
     ),
-    rule(r"No available memory for the cache", _no_blocks, at_runtime=False),
+    rule(
+        r"No available memory for the c|ValueError: No available mem(?:ory(?: for(?: the)?)?)?\W*$",
+        _no_blocks,
+        at_runtime=False,
+    ),
     rule(
         r"The worker already uses (?P<used>[\d.]{1,15}) GiB.{0,60}more than the "
         r"(?P<reserved>[\d.]{1,15}) GiB",

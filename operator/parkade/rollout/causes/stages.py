@@ -20,13 +20,13 @@ ORDER = tuple(Stage)
 _MARKS = (
     (re.compile(r"Initializing (?:a V1|an) LLM engine|Starting to load model"), Stage.LOAD),
     (
-        re.compile(r"Loading safetensors checkpoint shards|Loading (?:model )?weights took"),
+        re.compile(r"Loading safetensors checkpoint shards|Loading weights took"),
         Stage.LOAD,
     ),
-    (re.compile(r"Model loading took "), Stage.PROFILE),
+    (re.compile(r"Model loading took |Loading model weights took [\d.]+ G"), Stage.PROFILE),
     (re.compile(r"Available KV cache memory|GiB memory for KV Cache as specified by"), Stage.KV),
     (re.compile(r"reserved for KV Cache is "), Stage.KV),
-    (re.compile(r"KV cache size: [\d,]+ tokens|# \w+ blocks: \d+"), Stage.GRAPHS),
+    (re.compile(r"KV cache size: [\d,]{3,}|# \w+ blocks: \d+"), Stage.GRAPHS),
     (re.compile(r"to fit into requested memory|CUDA graph pool memory: "), Stage.WARMUP),
     (re.compile(r"init engine \(profile"), Stage.WARMUP),
     (re.compile(r"Application startup complete|Avg prompt throughput"), Stage.RUNTIME),
@@ -127,20 +127,29 @@ class Scene:
     def marked_stage(self, index: int) -> Stage | None:
         """Return the stage at a line by the progress lines before it.
 
-        Where at least two processes printed a mark and the failing one, which prints marks too,
-        had not, the failing one is still behind it.
+        Ranks differ: of a rank that did not say that it had loaded, while a sibling did, nothing
+        is known (some versions let only the first rank say it), unless several ranks said it.
+        Data-parallel engines are on their own altogether.
         """
         before = [mark for mark in self.marks if mark[0] < index]
         process = self.lines[index].process
         own = {stage for _, stage, name in before if name == process}
-        lagging = {
-            stage
-            for stage in {Stage.PROFILE, Stage.KV}
-            if own and stage not in own and len({n for _, s, n in before if s is stage}) > 1
-        }
-        if lagging:
+        reached = furthest(stage for _, stage, _ in before)
+        if reached is Stage.RUNTIME or not self._has_siblings(process):
+            return reached
+        if process.startswith("EngineCore"):
             return furthest(own)
-        return furthest(stage for _, stage, _ in before)
+        if reached is Stage.PROFILE and Stage.PROFILE not in own:
+            return Stage.LOAD if _printed_by_several(before, Stage.PROFILE) and own else None
+        return reached
+
+    def _has_siblings(self, process: str) -> bool:
+        """Whether other ranks of the same kind speak in this log."""
+        base, rank = _rank_of(process)
+        return rank != "" and any(
+            other[0] == base and other[1] not in {"", rank}
+            for other in map(_rank_of, {line.process for line in self.lines})
+        )
 
     def stage_at(self, index: int) -> Stage | None:
         """Return the stage of a failure: its traceback's, else by progress, else the pod's.
@@ -199,6 +208,17 @@ def is_telling(text: str) -> bool:
     """Tell whether a traceback's line names a function that decides a stage."""
     found = _FRAME.match(text)
     return bool(found and found[1] in TELLING) or text.strip().startswith(_HEADER)
+
+
+def _rank_of(process: str) -> tuple[str, str]:
+    """Return kind and rank of a process name: ``Worker_TP3:201`` is ("Worker_TP", "3")."""
+    name = process.partition(":")[0]
+    base = name.rstrip("0123456789")
+    return base, name[len(base) :]
+
+
+def _printed_by_several(marks: list[tuple[int, Stage, str]], stage: Stage) -> bool:
+    return len({name for _, marked, name in marks if marked is stage}) > 1
 
 
 def furthest(stages: Iterable[Stage]) -> Stage | None:

@@ -34,7 +34,7 @@ _ARGUMENT = re.compile(r"'gpu_memory_utilization': ([\d.]{1,12})")
 _VERSION = re.compile(
     r"(?:LLM engine \(v|server version |[█▄▀] +version )(?P<version>\d[\w.+\-]{0,80})"
 )
-_LOADED = re.compile(r"Model loading took (-?[\d.]{1,20}) ?(GiB|GB)")
+_LOADED = re.compile(r"(?:Model loading|Loading model weights) took (-?[\d.]{1,20}) ?Gi?B")
 _WEIGHT = re.compile(rf"(?:Actual usage is {_GIB} for weight|model weights take {_GIB})")
 _CONSUMED = re.compile(rf"Actual usage is {_GIB} for consumed memory")
 _PEAK = re.compile(rf"{_GIB} for peak activation|activation peak memory takes {_GIB}")
