@@ -41,6 +41,8 @@ JSON = "application/json"
 
 _METHODS = {"get": "GET", "list": "GET", "create": "POST", "patch": "PATCH", "update": "PUT"}
 PAGE_SIZE = 500
+USER_AGENT = "parkade"
+"""Our own calls in audit logs; Kopf's watches have its own name."""
 LOG_LIMIT_BYTES = 2 * 1024 * 1024
 """Longest log that is read: a start of vLLM prints less than 200 KB, a crash with traces 1 MB."""
 
@@ -108,6 +110,10 @@ class Cluster:
     ) -> None:
         self._client = client
         self._timeout = (connect_timeout_seconds, read_timeout_seconds)
+
+    def close(self) -> None:
+        """Close idle connections."""
+        self._client.close()
 
     def login(self) -> Login:
         """Return what is needed to log in as this client does; the token is read anew."""
@@ -294,7 +300,9 @@ def connect(kubeconfig: str | None = None, context: str | None = None) -> Cluste
         raise UnavailableError(
             f"No cluster to talk to: {error}. Give --kubeconfig, or set KUBECONFIG."
         ) from error
-    return Cluster(kubernetes.client.ApiClient(configuration))
+    client = kubernetes.client.ApiClient(configuration)
+    client.user_agent = USER_AGENT
+    return Cluster(client)
 
 
 def _load(configuration: Any, kubeconfig: str | None, context: str | None) -> None:

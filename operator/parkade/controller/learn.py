@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -26,6 +26,7 @@ logger = logging.getLogger(__name__)
 HEAD_BYTES = 1024 * 1024
 """A start prints less than 200 KB; the kubelet keeps 10 MB of log before it rotates."""
 MAX_REPORTS = 2000
+RETRY_SECONDS = 60.0
 
 Key = tuple[str, int]
 """Uid of a pod and its restarts: one start of its engine."""
@@ -36,7 +37,10 @@ class StartupReader:
     """Reports of starts. Each pod is read by one worker at a time."""
 
     cluster: Cluster
+    clock: Callable[[], float]
     _reports: dict[Key, StartupReport | None] = field(default_factory=dict)
+    _not_before: dict[Key, float] = field(default_factory=dict)
+    """When a log that could not be read is asked for again."""
 
     def of(self, namespace: str, pods: Iterable[PodState]) -> dict[str, StartupReport]:
         """Return the reports of ready pods by uid, reading those that are new."""
@@ -45,7 +49,7 @@ class StartupReader:
             if not pod.is_ready or pod.running_since is None:
                 continue
             key = (pod.uid, pod.restart_count)
-            if key not in self._reports:
+            if key not in self._reports and self.clock() >= self._not_before.get(key, 0.0):
                 self._read(namespace, pod, key)
             report = self._reports.get(key)
             if report is not None:
@@ -63,10 +67,13 @@ class StartupReader:
             )
         except AdapterError as error:
             logger.info("The log of %s/%s can't be read: %s", namespace, pod.name, error)
+            self._not_before[key] = self.clock() + RETRY_SECONDS
             return
         self._reports[key] = None if log is None else read_startup(log)
-        while len(self._reports) > MAX_REPORTS:
-            del self._reports[next(iter(self._reports))]
+        self._not_before.pop(key, None)
+        for memory in (self._reports, self._not_before):
+            while len(memory) > MAX_REPORTS:
+                del memory[next(iter(memory))]
 
 
 def learn(record: Record, pods: Iterable[PodState], reports: Mapping[str, StartupReport]) -> Record:

@@ -170,7 +170,7 @@ class Process:
             views=self.views,
             writer=Writer(self.cluster, self.views, self.metrics),
             evidence=EvidenceKeeper(self.cluster),
-            startups=StartupReader(self.cluster),
+            startups=StartupReader(self.cluster, time.monotonic),
             workloads=Workloads(
                 self.settings, self.metrics, time.monotonic, time.time, self.mark_all
             ),

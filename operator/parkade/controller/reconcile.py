@@ -57,7 +57,7 @@ class Reconciler:
     def reconcile(self, key: EndpointKey, now: datetime) -> float | None:
         """Do one pass; return after how many seconds the endpoint wants to be looked at again.
 
-        None: only when something changes. Raises AdapterError where the cluster did not take a
+        None: there is nothing to look at. Raises AdapterError where the cluster did not take a
         write; the queue comes back.
         """
         raw = self.views.endpoint(key)
@@ -72,7 +72,13 @@ class Reconciler:
         sized = self._size(judged.seen)
         inputs, decided = self._plan(judged, sized)
         self._roll_out(judged.seen, decided, inputs, sized)
-        return decided.requeue_after_seconds
+        return self._next_look(decided)
+
+    def _next_look(self, decided: Plan) -> float:
+        """Return the next time: traffic changes without an event, so it is looked at regularly."""
+        asked = decided.requeue_after_seconds
+        every = self.settings.evaluation_seconds
+        return every if asked is None else min(asked, every)
 
     def _judge(self, seen: Observation) -> _Judged:
         """Read what crashed and what started, while it can be read."""
