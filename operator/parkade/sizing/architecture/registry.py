@@ -95,22 +95,27 @@ ARCHITECTURES: dict[str, Reader] = {
 # own `model_type` says which reader understands it.
 WRAPPERS = frozenset(
     _names("""
-Gemma3ForConditionalGeneration Gemma3nForConditionalGeneration Gemma4ForConditionalGeneration
-Gemma4UnifiedForConditionalGeneration Llama4ForConditionalGeneration
-KimiK25ForConditionalGeneration KimiK3ForConditionalGeneration KimiVLForConditionalGeneration
-Mistral3ForConditionalGeneration
+AriaForConditionalGeneration AyaVisionForConditionalGeneration
+Cohere2VisionForConditionalGeneration DotsOCRForCausalLM Eagle2_5_VLForConditionalGeneration
+Exaone4_5_ForConditionalGeneration Gemma3ForConditionalGeneration Gemma3nForConditionalGeneration
+Gemma4ForConditionalGeneration Gemma4UnifiedForConditionalGeneration Glm4vForConditionalGeneration
+Glm4vMoeForConditionalGeneration Granite4VisionForConditionalGeneration H2OVLChatModel
+Idefics3ForConditionalGeneration InternS1ForConditionalGeneration InternVLChatModel
+InternVLForConditionalGeneration KananaVForConditionalGeneration KimiK25ForConditionalGeneration
+KimiK3ForConditionalGeneration KimiVLForConditionalGeneration Lfm2VlForConditionalGeneration
+LightOnOCRForConditionalGeneration Llama4ForConditionalGeneration Llama_Nemotron_Nano_VL
 LlavaForConditionalGeneration LlavaNextForConditionalGeneration
-Qwen2VLForConditionalGeneration Qwen2_5_VLForConditionalGeneration
-Qwen3VLForConditionalGeneration Qwen3VLMoeForConditionalGeneration
-Qwen3_5ForConditionalGeneration Qwen3_5MoeForConditionalGeneration
-Glm4vForConditionalGeneration Glm4vMoeForConditionalGeneration
-Qwen2_5OmniModel Qwen2_5OmniForConditionalGeneration Qwen3OmniMoeForConditionalGeneration
-InternVLChatModel InternVLForConditionalGeneration Step3VLForConditionalGeneration
-Idefics3ForConditionalGeneration SmolVLMForConditionalGeneration
-NemotronH_Nano_VL_V2 NemotronH_Super_Omni_Reasoning_V3 NemotronH_Omni_Reasoning_V3
-Lfm2VlForConditionalGeneration MiniMaxVL01ForConditionalGeneration
-AriaForConditionalGeneration PaliGemmaForConditionalGeneration
-Cohere2VisionForConditionalGeneration AyaVisionForConditionalGeneration
+LlavaNextVideoForConditionalGeneration LlavaOnevisionForConditionalGeneration
+MiniMaxVL01ForConditionalGeneration Mistral3ForConditionalGeneration NVLM_D
+NemotronH_Nano_Omni_Reasoning_V3 NemotronH_Nano_VL_V2 NemotronH_Omni_Reasoning_V3
+NemotronH_Super_Omni_Reasoning_V3 OpenCUAForConditionalGeneration
+PaliGemmaForConditionalGeneration Phi3VForCausalLM PixtralForConditionalGeneration
+Qwen2AudioForConditionalGeneration Qwen2VLForConditionalGeneration
+Qwen2_5OmniForConditionalGeneration Qwen2_5OmniModel Qwen2_5_VLForConditionalGeneration
+Qwen3OmniMoeForConditionalGeneration Qwen3VLForConditionalGeneration
+Qwen3VLMoeForConditionalGeneration Qwen3_5ForConditionalGeneration
+Qwen3_5MoeForConditionalGeneration SkyworkR1VChatModel SmolVLMForConditionalGeneration
+Step3VLForConditionalGeneration UltravoxModel VoxtralForConditionalGeneration
 """)
 )
 
@@ -126,6 +131,7 @@ MODEL_TYPES: dict[str, str] = {
     "deepseek_v3": "DeepseekV3ForCausalLM",
     "deepseek_v32": "DeepseekV32ForCausalLM",
     "dots1": "Dots1ForCausalLM",
+    "dots_ocr": "Qwen2ForCausalLM",
     "ernie4_5": "Ernie4_5ForCausalLM",
     "ernie4_5_moe": "Ernie4_5_MoeForCausalLM",
     "exaone4": "Exaone4ForCausalLM",
@@ -185,8 +191,10 @@ MODEL_TYPES: dict[str, str] = {
     "olmoe": "OlmoeForCausalLM",
     "phi": "PhiForCausalLM",
     "phi3": "Phi3ForCausalLM",
+    "phi3_v": "Phi3ForCausalLM",
     "phimoe": "PhiMoEForCausalLM",
     "qwen2": "Qwen2ForCausalLM",
+    "qwen2_5_omni_text": "Qwen2ForCausalLM",
     "qwen2_5_vl": "Qwen2ForCausalLM",
     "qwen2_5_vl_text": "Qwen2ForCausalLM",
     "qwen2_moe": "Qwen2MoeForCausalLM",

@@ -35,6 +35,8 @@ _GATED = frozenset(
         "qwen3",
         "qwen2_vl",
         "qwen2_vl_text",
+        "dots_ocr",
+        "qwen2_5_omni_text",
         "qwen2_5_vl",
         "qwen2_5_vl_text",
         "smollm3",
