@@ -198,18 +198,27 @@ class TestSpeedEvidence:
 
 
 class TestObjectives:
-    def test_too_few_pods_are_said_with_the_number(self):
+    @pytest.mark.parametrize(
+        ("first_token", "met", "reason"),
+        [
+            pytest.param(10, False, Reason.NEEDS_REPLICAS, id="a queue delays the first token"),
+            pytest.param(None, True, Reason.MET, id="a queue breaks no other wish"),
+        ],
+    )
+    def test_too_few_pods_are_said_with_the_number(self, first_token, met, reason):
         work = cases.workload(
             prompts=(8000,) * 600,
             outputs=(550,) * 600,
             speed=cases.ladder(),
             peak_requests_per_second=40.0,
         )
-        sizing = cases.sized(cases.endpoint(), work=work, in_force=running(40))
-        assert sizing.objectives.reason is Reason.NEEDS_REPLICAS
-        assert sizing.objectives.met is False
+        spec = cases.endpoint(objectives={"maxTimeToFirstTokenSeconds": first_token})
+        sizing = cases.sized(spec, work=work, in_force=running(40))
+        assert (sizing.objectives.met, sizing.objectives.reason) == (met, reason)
         assert sizing.needs_replicas > 1
-        assert str(sizing.needs_replicas) in sizing.objectives.message
+        said = f"{sizing.needs_replicas} pods would keep up"
+        assert any(said in one for one in sizing.explanation)
+        assert (said in sizing.objectives.message) is (not met)
 
     def test_many_preemptions_and_a_missed_objective_go_one_rung_down(self):
         flight = cases.in_flight(running=20.0, kv_usage=0.1, preemptions=300.0, scrapes=400)

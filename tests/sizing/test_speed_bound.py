@@ -5,9 +5,9 @@ import sizing_cases as cases
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parkade.sizing.histograms import read_histogram
+from parkade.sizing.histograms import quantile_inside, read_histogram
 from parkade.sizing.ledger import PointSource, SpeedPoint
-from parkade.sizing.speed_bound import overhead, quantile_inside, speed_bound, speed_curve
+from parkade.sizing.speed_bound import overhead, speed_bound, speed_curve
 
 LEDGER = PointSource.LEDGER
 

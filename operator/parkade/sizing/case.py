@@ -8,6 +8,7 @@ from decimal import Decimal
 from parkade.api.status import TriState, WorkloadBasis
 from parkade.sizing.engine_bound import engine_bound, user_bound
 from parkade.sizing.first_token import Service, first_token_bound, service
+from parkade.sizing.histograms import quantile_inside
 from parkade.sizing.inputs import SizingInputs
 from parkade.sizing.kv_bound import KVBound, kv_bound
 from parkade.sizing.ledger import SpeedPoint
@@ -16,7 +17,6 @@ from parkade.sizing.result import Bound, BoundKind
 from parkade.sizing.speed_bound import (
     SpeedBound,
     SpeedCurve,
-    quantile_inside,
     speed_bound,
     speed_curve,
 )
@@ -105,9 +105,13 @@ def traffic_of(inputs: SizingInputs) -> Traffic:
 
 
 def speeds_of(inputs: SizingInputs, traffic: Traffic) -> Speeds:
-    """Return the points of the ledger, of the traffic file, and the window itself."""
+    """Return the points of the ledger and of the traffic; without any, the window itself.
+
+    The window of an endpoint mixes pods of all settings that ran in it, so it stands for none of
+    them where pods were measured one by one.
+    """
     workload = traffic.workload
-    points = inputs.ledger + (workload.speed if workload else ()) + _window_point(workload)
+    points = inputs.ledger + (workload.speed if workload else ()) or _window_point(workload)
     objectives = inputs.spec.objectives
     attainment = objectives.attainment_percent if objectives else 90
     curve = speed_curve(points, attainment)
@@ -121,7 +125,7 @@ def _window_point(workload: Workload | None) -> tuple[SpeedPoint, ...]:
     times = workload.time_per_output_token
     if times.total <= 0:
         return ()
-    seconds = times.mean or quantile_inside(times, 0.5)
+    seconds = quantile_inside(times, 0.5)
     point = SpeedPoint(workload.in_flight.running, (1.0 / seconds,))
     return (replace(point, time_per_output_token=times),)
 

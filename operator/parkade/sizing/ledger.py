@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from statistics import median
 from typing import Any
@@ -45,6 +45,8 @@ class SpeedPoint:
     """One value per window or run."""
     time_per_output_token: Histogram | None = None
     """Per request over the same windows, seconds; lets a share of requests decide."""
+    newest_time_per_output_token: Histogram | None = None
+    """What the newest window has of it, so that a window that overlaps can take its place."""
     source: PointSource = PointSource.LEDGER
     cap_binding: bool = False
     """max_num_seqs limited what ran; such points outrank others."""
@@ -105,6 +107,8 @@ class SpeedPoint:
             raw["timeToFirstTokenSeconds"] = list(self.time_to_first_token_seconds)
         if self.time_per_output_token is not None:
             raw["timePerOutputToken"] = _histogram_to_dict(self.time_per_output_token)
+        if self.newest_time_per_output_token is not None:
+            raw["newestTimePerOutputToken"] = _histogram_to_dict(self.newest_time_per_output_token)
         for key, attribute in _OPTIONAL.items():
             value = getattr(self, attribute)
             if value not in (None, "", False):
@@ -127,7 +131,9 @@ class SpeedPoint:
         if isinstance(point, str):
             return None
         optional = {name: raw[key] for key, name in _OPTIONAL.items() if key in raw}
-        return _with(point, optional, _histogram_from(raw.get("timePerOutputToken")))
+        times = _histogram_from(raw.get("timePerOutputToken"))
+        newest = _histogram_from(raw.get("newestTimePerOutputToken"))
+        return replace(_with(point, optional, times), newest_time_per_output_token=newest)
 
 
 _OPTIONAL = {
@@ -216,7 +222,7 @@ def _histogram_from(raw: object) -> Histogram | None:
 
 def _with(
     point: SpeedPoint, optional: Mapping[str, Any], histogram: Histogram | None
-) -> SpeedPoint | None:
+) -> SpeedPoint:
     fields: dict[str, Any] = {}
     for name, value in optional.items():
         if name in {"pod", "fingerprint", "measured_at"}:

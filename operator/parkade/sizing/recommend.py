@@ -178,7 +178,7 @@ def _relieved(case: Case, wanted: Target) -> Target:
     if workload is None or workload.in_flight is None or in_force is None:
         return wanted
     preempted = workload.in_flight.preemptions / max(1.0, workload.requests)
-    verdict, _ = _objectives(case, in_force)
+    verdict = _objectives(case, in_force)
     if preempted < MANY_PREEMPTIONS or verdict.met is not False or wanted.rung < in_force:
         return wanted
     rung = max(case.floor, snap(in_force - 1, in_force - 1))
@@ -216,30 +216,44 @@ def _without_traffic(case: Case) -> tuple[Target, Choice]:
     return wanted, Choice(rung, Reason.INSUFFICIENT_EVIDENCE, message)
 
 
-def _objectives(case: Case, rung: int) -> tuple[ObjectivesVerdict, int | None]:
-    """Return the verdict, and the pods that would be needed where these cannot keep up."""
+def _objectives(case: Case, rung: int) -> ObjectivesVerdict:
+    """Return the verdict on what a max_num_seqs gives.
+
+    A queue breaks a wish for an early first token and no other: without that objective too few
+    pods violate nothing that was asked for, and the explanation alone tells of them.
+    """
     inputs, workload = case.inputs, case.traffic.workload
+    objectives = inputs.spec.objectives
     measured = workload if case.traffic.basis is WorkloadBasis.MEASURED else None
     verdict = judge_objectives(
-        inputs.spec.objectives, measured, case.speeds.curve, case.speeds.points, float(rung)
+        objectives, measured, case.speeds.curve, case.speeds.points, float(rung)
     )
-    first = case.bounds.by_kind.get(BoundKind.FIRST_TOKEN)
-    if inputs.spec.objectives is None or workload is None or first is None or first.value is None:
-        return verdict, None
+    words, _ = _replicas(case)
+    if objectives is None or objectives.max_time_to_first_token_seconds is None or not words:
+        return verdict
+    message = f"{words} {verdict.message}"
+    return ObjectivesVerdict(met=False, reason=Reason.NEEDS_REPLICAS, message=message)
+
+
+def _replicas(case: Case) -> tuple[str, int | None]:
+    """Return that more pods are needed and how many; nothing where these keep up."""
+    workload, first = case.traffic.workload, case.bounds.by_kind.get(BoundKind.FIRST_TOKEN)
+    if case.inputs.spec.objectives is None or workload is None or first is None:
+        return "", None
     upper = target(case.bounds.by_kind, case.floor).unsnapped
-    if first.value <= upper:
-        return verdict, None
+    if first.value is None or first.value <= upper:
+        return "", None
     needed = replicas_needed(workload, case.speeds.service, upper)
     message = (
         f"At least {rough(first.value)} requests at a time are needed at the peak and at most "
-        f"{rough(upper)} may run on each pod: {needed} pods would keep up. {verdict.message}"
+        f"{rough(upper)} may run on each pod: {needed} pods would keep up."
     )
-    verdict = ObjectivesVerdict(met=False, reason=Reason.NEEDS_REPLICAS, message=message)
-    return verdict, needed
+    return message, needed
 
 
 def _sizing(case: Case, wanted: Target, choice: Choice) -> Sizing:
-    verdict, replicas = _objectives(case, choice.rung)
+    verdict = _objectives(case, choice.rung)
+    _, replicas = _replicas(case)
     workload, kv = case.traffic.workload, case.bounds.kv
     alarm = overhead(case.speeds.points)
     limited_by: LimitedBy | None = wanted.limited_by if workload is not None else None
@@ -266,6 +280,7 @@ def _sizing(case: Case, wanted: Target, choice: Choice) -> Sizing:
 
 def _explanation(case: Case, wanted: Target, choice: Choice, alarm: str | None) -> tuple[str, ...]:
     workload = case.traffic.workload
+    replicas, _ = _replicas(case)
     return (
         case.at.fraction_basis().sentence(case.wanted_fraction),
         *_fraction_held(case),
@@ -273,6 +288,7 @@ def _explanation(case: Case, wanted: Target, choice: Choice, alarm: str | None) 
         *(traffic_sentences(workload, case.traffic.basis) if workload else ()),
         *case.bounds.sentences,
         *wanted.sentences,
+        *((f"Replicas: {replicas}",) if replicas else ()),
         *((choice.message,) if choice.message else ()),
         *((alarm,) if alarm and choice.message != alarm else ()),
     )

@@ -11,14 +11,20 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from parkade.sizing.histograms import Histogram
-from parkade.sizing.ladder import RUNGS
-from parkade.sizing.ledger import PointSource, SpeedPoint
+from parkade.sizing.histograms import quantile_inside
+from parkade.sizing.ledger import CITABLE_WINDOWS, PointSource, SpeedPoint
+from parkade.sizing.points import pooled, rung_of
 from parkade.sizing.result import Bound, BoundKind
 from parkade.sizing.wording import milliseconds, number, rough
 
 RAISE_FACTOR = 2.0
 """A bound from measured points raises to at most this times the highest measured concurrency."""
+
+FEW_WINDOWS_SPREAD_PERCENT = 10.0
+"""Half-width of the 95 % interval that is assumed of fewer windows than tell their own spread."""
+
+MAX_ERROR_PERCENT = 25.0
+"""Standard error of a bound: where lines are flat it grows without limit and says nothing."""
 
 _OVERHEAD_PERCENT = 2.0
 _OVERHEAD_FROM = 8.0
@@ -58,21 +64,19 @@ class SpeedCurve:
 def speed_curve(points: Sequence[SpeedPoint], attainment_percent: float) -> SpeedCurve | None:
     """Return the curve of the points that count; None where there is none.
 
-    Citable points alone count where there are any. Of points on one rung, those whose cap was
-    binding outrank the others.
+    Citable points count, and beyond the lowest and the highest of them the others too: there
+    nothing better is known. Of points on one rung, those whose cap was binding outrank the
+    others; windows of several pods are pooled.
     """
-    citable = [one for one in points if one.citable]
-    usable = citable or list(points)
+    by_rung: dict[int, list[SpeedPoint]] = {}
+    for one in points:
+        by_rung.setdefault(rung_of(one.concurrency), []).append(one)
+    known = [_outranking(group) for group in by_rung.values()]
+    citable = [one for one in known if one.citable]
+    usable = _with_the_outer(citable, known) if citable else known
     if not usable:
         return None
-    by_rung: dict[int, list[SpeedPoint]] = {}
-    for one in usable:
-        by_rung.setdefault(_rung(one.concurrency), []).append(one)
-    times = [
-        _time_point(one, attainment_percent / 100)
-        for group in by_rung.values()
-        for one in _outranking(group)
-    ]
+    times = [_time_point(one, attainment_percent / 100) for one in usable]
     return SpeedCurve(
         tuple(_never_falling(sorted(times, key=lambda one: one.concurrency))),
         citable=bool(citable),
@@ -80,17 +84,22 @@ def speed_curve(points: Sequence[SpeedPoint], attainment_percent: float) -> Spee
     )
 
 
-def _rung(concurrency: float) -> int:
-    return min(RUNGS, key=lambda rung: abs(rung - concurrency))
+def _outranking(group: list[SpeedPoint]) -> SpeedPoint:
+    """Return the point that stands for a rung: pooled windows, or the newest benchmark."""
+    group = [one for one in group if one.cap_binding] or group
+    benchmarks = [one for one in group if one.source is PointSource.BENCHMARK]
+    return benchmarks[-1] if benchmarks else pooled(group)
 
 
-def _outranking(group: list[SpeedPoint]) -> list[SpeedPoint]:
-    binding = [one for one in group if one.cap_binding]
-    return (binding or group)[-1:]
+def _with_the_outer(citable: list[SpeedPoint], known: list[SpeedPoint]) -> list[SpeedPoint]:
+    low = min(one.concurrency for one in citable)
+    high = max(one.concurrency for one in citable)
+    return [one for one in known if one.citable or not low <= one.concurrency <= high]
 
 
 def _time_point(point: SpeedPoint, share: float) -> TimePoint:
     median = point.seconds_per_token
+    spread = _spread_percent(point)
     if point.time_per_output_token is None or point.time_per_output_token.total <= 0:
         return TimePoint(
             point.concurrency,
@@ -98,27 +107,18 @@ def _time_point(point: SpeedPoint, share: float) -> TimePoint:
             median,
             median,
             by_share=False,
-            spread_percent=point.spread_percent,
+            spread_percent=spread,
         )
     low, high = point.time_per_output_token.quantile(share)
     inside = quantile_inside(point.time_per_output_token, share)
-    return TimePoint(
-        point.concurrency, inside, low, high, by_share=True, spread_percent=point.spread_percent
-    )
+    return TimePoint(point.concurrency, inside, low, high, by_share=True, spread_percent=spread)
 
 
-def quantile_inside(histogram: Histogram, share: float) -> float:
-    """Return the quantile's place in its bucket, as if values lay evenly in it.
-
-    Only to order and to draw: decisions name the bucket beside it. In the open last bucket it is
-    twice the last edge.
-    """
-    low, high = histogram.quantile(share)
-    if math.isinf(high):
-        return 2 * low if low > 0 else 1.0
-    below = histogram.share_at_most(low)[0] if low > 0 else 0.0
-    upto = histogram.share_at_most(high)[0]
-    return low + (high - low) * (share - below) / (upto - below) if upto > below else high
+def _spread_percent(point: SpeedPoint) -> float:
+    few = len(point.output_tokens_per_second_per_request) < CITABLE_WINDOWS
+    if few and point.source is PointSource.LEDGER:
+        return max(point.spread_percent, FEW_WINDOWS_SPREAD_PERCENT)
+    return point.spread_percent
 
 
 def _never_falling(points: list[TimePoint]) -> list[TimePoint]:
@@ -176,7 +176,7 @@ def speed_bound(
     points = curve.points
     above = next((i for i, one in enumerate(points) if one.seconds > target * (1 + 1e-9)), None)
     if above is None:
-        return _open_ended(curve, goal, whose, first)
+        return _open_ended(curve, target, goal, whose, first)
     if above == 0:
         return _below_all(curve, target, goal, whose, first)
     left, right = points[above - 1], points[above]
@@ -193,18 +193,28 @@ def speed_bound(
         f"{number(left.concurrency)}) = {rough(value)} requests."
     )
     low, high = _interval(curve, target, value)
-    error = max(left.spread_percent, right.spread_percent) / 2
+    spread = max(left.spread_percent, right.spread_percent)
+    slope = (right.seconds - left.seconds) / (right.concurrency - left.concurrency)
     return SpeedBound(
         Bound(BoundKind.SPEED, value, why, low, high),
         (first, *_point_sentences((left, right)), sentence),
-        error,
+        _error_percent(spread, target, slope, value),
         reachable=True,
         open_ended=False,
     )
 
 
-def _open_ended(curve: SpeedCurve, goal: str, whose: str, first: str) -> SpeedBound:
+def _error_percent(spread_percent: float, target: float, slope: float, value: float) -> float:
+    """Return the standard error of a crossing: that of the times, over how steeply they rise."""
+    per_percent = target / (slope * value) if slope > 0 and value > 0 else math.inf
+    return min(MAX_ERROR_PERCENT, spread_percent / 2 * max(1.0, per_percent))
+
+
+def _open_ended(curve: SpeedCurve, target: float, goal: str, whose: str, first: str) -> SpeedBound:
     value = RAISE_FACTOR * curve.highest
+    line = _line_above(curve, target)
+    if line is not None and line < value:
+        return _continued(curve, line, goal, whose, first)
     why = (
         f"{goal} holds for {whose} at {rough(curve.highest)}, the highest concurrency measured; "
         f"nothing is raised above twice that."
@@ -213,6 +223,40 @@ def _open_ended(curve: SpeedCurve, goal: str, whose: str, first: str) -> SpeedBo
     sentences = (first, *_point_sentences(curve.points[-1:]), sentence)
     bound = Bound(BoundKind.SPEED, value, why)
     return SpeedBound(bound, sentences, 0.0, reachable=True, open_ended=True)
+
+
+def _line_above(curve: SpeedCurve, target: float) -> float | None:
+    """Return where the line through the lowest and the highest point crosses; None: not told.
+
+    Production windows alone are continued (a benchmark has its own ladder), and only where the
+    points lie apart by more than a factor of two: the noise of near ones would be the slope.
+    """
+    low, high = curve.points[0], curve.points[-1]
+    slope = high.seconds - low.seconds
+    if curve.benchmark or high.concurrency < 2 * low.concurrency or slope <= 0:
+        return None
+    slope /= high.concurrency - low.concurrency
+    return high.concurrency + max(0.0, target - high.seconds) / slope
+
+
+def _continued(curve: SpeedCurve, value: float, goal: str, whose: str, first: str) -> SpeedBound:
+    low, high = curve.points[0], curve.points[-1]
+    why = (
+        f"{goal} holds for {whose} at {rough(high.concurrency)}, the highest concurrency "
+        f"measured; the line from {rough(low.concurrency)} through it crosses at {rough(value)}."
+    )
+    sentence = (
+        f"Speed bound: the line from {milliseconds(low.seconds)} at {number(low.concurrency)} "
+        f"through {milliseconds(high.seconds)} at {number(high.concurrency)} crosses at "
+        f"{rough(value)} requests."
+    )
+    return SpeedBound(
+        Bound(BoundKind.SPEED, value, why),
+        (first, *_point_sentences((low, high)), sentence),
+        high.spread_percent / 2,
+        reachable=True,
+        open_ended=True,
+    )
 
 
 def _below_all(curve: SpeedCurve, target: float, goal: str, whose: str, first: str) -> SpeedBound:
@@ -236,7 +280,7 @@ def _below_all(curve: SpeedCurve, target: float, goal: str, whose: str, first: s
     return SpeedBound(
         Bound(BoundKind.SPEED, value, why),
         (first, *_point_sentences(curve.points[:2]), sentence),
-        lowest.spread_percent / 2,
+        _error_percent(lowest.spread_percent, target, slope, value),
         reachable=reachable,
         open_ended=False,
     )
