@@ -42,7 +42,7 @@ def estimate(program: str) -> list[str]:
         program,
         *("cli", "estimate", "--model-path", "nvidia/Qwen3.6-27B-NVFP4", "--system", "b200_sxm"),
         *("--backend", "vllm", "--isl", "7900", "--osl", "550", "--batch-size", "32"),
-        *("--tp-size", "1"),
+        *("--tp-size", "1", "--gemm-quant-mode", "nvfp4"),
     ]
 
 
