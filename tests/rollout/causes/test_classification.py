@@ -206,6 +206,30 @@ def test_the_stage_of_a_bare_out_of_memory_needs_a_line_that_was_seen(lines, cau
             "the 10.50 GiB of CPU memory reserved for it on node 0", C.NO_CACHE_BLOCKS, SETTINGS,
             id="no room for KV on a CPU"),
         pytest.param(
+            "ValueError: Available memory on node 0 (5.1/15.2 GiB) on kv cache allocation is less "
+            "than requested memory for kv (8.0 GiB). Decrease --kv-cache-memory-bytes",
+            C.FREE_MEMORY_BELOW_UTILIZATION, SETTINGS, id="a CPU's pool asked for in bytes"),
+        pytest.param(
+            "ValueError: Available memory on node 0 (5.1/15.2 GiB) on kv cache allocation is less "
+            "than requested memory for kv (8.0/9.0 GiB). Reduce CPU memory used by others.",
+            C.FREE_MEMORY_BELOW_UTILIZATION, ENVIRONMENT, id="a CPU's pool, memory used by others"),
+        pytest.param(
+            "ValueError: Available memory on node 0 (14.1/15.2 GiB) on startup is less than "
+            "desired CPU memory utilization (0.95, 14.44 GiB).",
+            C.FREE_MEMORY_BELOW_UTILIZATION, SETTINGS, id="a CPU's share, 93 % free"),
+        pytest.param(
+            "OSError: Incorrect path_or_model_id: '/models/qwen'.", C.MISSING_MODEL, USER,
+            id="a path that is not there"),
+        pytest.param(
+            "ValueError: No valid attention backend found for cuda",
+            C.KERNEL_ERROR_IN_PROFILE_RUN, ENVIRONMENT, id="no kernel for this card"),
+        pytest.param(
+            "host:1:2 [0] init.cc:9 NCCL WARN Cuda failure 2 'out of memory'",
+            C.NCCL_FAILURE, ENVIRONMENT, id="NCCL finds no memory before the weights"),
+        pytest.param(
+            "[my pod] (EngineCore pid=8) WARNING 11-29 10:00:00 [a.py:1] No available memory for "
+            "the cache blocks was seen", C.UNKNOWN, UNKNOWN, id="a prefix of the user's own"),
+        pytest.param(
             "AssertionError: Error in memory profiling. Initial free memory 70.1 GiB, current free "
             "memory 75.0 GiB.", C.MEMORY_CHANGED_WHILE_PROFILING, ENVIRONMENT,
             id="a neighbour freed memory"),

@@ -60,7 +60,9 @@ RULES: tuple[Rule, ...] = (
         r"|nvcc fatal|NVRTC_ERROR|cutlass_\w+.{0,80}(?:fail|Error)|Cutlass error|Error Internal"
         r"|(?:Expected|Unexpected|Unsupported) head[ _](?:dim )?size|BatchPrefill\w* failed"
         r"|Error in function '\w+' at .{0,200}flashinfer|InductorError|BackendCompilerFailed"
-        r"|Assertion failed: .{0,200}(?:deep_gemm|DeepGEMM)|torch\._dynamo\.exc\.",
+        r"|Assertion (?:failed|error)[: ].{0,200}(?:deep_gemm|DeepGEMM|csrc|jit_kernels|\.[ch]pp:)"
+        r"|[Hh]ead[ _]size \d+ is not supported|No valid attention backend|Triton is not available"
+        r"|type fp8e4nv not supported|Could not find nvcc|cutlass_\w+, |torch\._dynamo\.exc\.",
         _gpu(_always(CauseClass.KERNEL_ERROR_IN_PROFILE_RUN)),
     ),
     rule(
@@ -70,7 +72,7 @@ RULES: tuple[Rule, ...] = (
         r"|CUDA unknown error|CUDA initialization: |cudaGetDeviceCount\(\)|Failed to infer "
         r"device type"
         r"|Device string must not be empty|CUDA_ERROR_(?!OUT_OF_MEMORY)|NVMLError|uncorrectable ECC"
-        r"|Xid \(PCI|invalid device ordinal|system not yet initialized|GPU is lost"
+        r"|Cannot re-initialize CUDA|Xid \(PCI|invalid device ordinal|system not yet initialized|GPU is lost"
         r"|fallen off the bus",
         _gpu(_device),
     ),

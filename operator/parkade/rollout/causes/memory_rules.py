@@ -2,8 +2,8 @@
 
 Texts: ``vllm/v1/worker/utils.py`` (request_memory), ``vllm/v1/core/kv_cache_utils.py`` and since
 0.33 ``kv_cache_planning.py``, ``vllm/v1/worker/gpu_model_runner.py`` (sampler and pooler
-warm-up), ``vllm/config/compilation.py`` (Mamba blocks), ``vllm/config/scheduler.py``,
-``vllm/v1/worker/cpu_worker.py``, read from 0.10.2 to 0.33.0, and the older V0 ones.
+warm-up), ``vllm/config/compilation.py`` (Mamba blocks), ``vllm/config/scheduler.py``, read from
+0.10.2 to 0.33.0, and the older V0 ones.
 """
 
 import re
@@ -52,7 +52,7 @@ _BY_STAGE = {
 }
 
 
-def _free_memory(finding: Finding, scene: Scene) -> RootCause:
+def free_memory(finding: Finding, scene: Scene) -> RootCause:
     """Less free than requested: settings, unless the card was not ours to begin with."""
     seen = (finding.match, *finding.siblings)
     shares = [share for match in seen if (share := _free_share(match)) is not None]
@@ -60,7 +60,7 @@ def _free_memory(finding: Finding, scene: Scene) -> RootCause:
         blame = Blame.ENVIRONMENT
     else:
         blame = Blame.SETTINGS if shares else Blame.UNKNOWN
-    short = [_difference(match["requested"], match["free"]) for match in seen]
+    short = [difference(match["requested"], match["free"]) for match in seen]
     return RootCause(
         CauseClass.FREE_MEMORY_BELOW_UTILIZATION,
         blame,
@@ -77,7 +77,7 @@ def _free_share(match: re.Match[str]) -> float | None:
     return free / total
 
 
-def _difference(larger: str | None, smaller: str | None) -> int | None:
+def difference(larger: str | None, smaller: str | None) -> int | None:
     """Return the bytes by which one figure in GiB exceeds another, if it does."""
     high, low = gib(larger), gib(smaller, signed=True)
     return high - low if high is not None and low is not None and high > low else None
@@ -92,7 +92,7 @@ def _kv_short(finding: Finding, scene: Scene) -> RootCause:
         CauseClass.KV_BELOW_ONE_REQUEST,
         Blame.SETTINGS,
         stage=Stage.KV,
-        shortfall_bytes=_difference(needed[1], available[1]) if needed and available else None,
+        shortfall_bytes=difference(needed[1], available[1]) if needed and available else None,
         estimated_max_model_len=count(length[1]) if length else None,
     )
 
@@ -119,18 +119,6 @@ def pool_bytes(scene: Scene) -> int | None:
     found = (_POOL.search(line.text) for line in scene.lines)
     pools = [gib(match[1], signed=True) for match in found if match]
     return min((pool for pool in pools if pool is not None), default=None)
-
-
-def _cpu_pool(finding: Finding, scene: Scene) -> RootCause:
-    """Read the CPU backend's words for the same; its share is of the host's memory."""
-    _ = scene
-    match = finding.match
-    return RootCause(
-        CauseClass.NO_CACHE_BLOCKS,
-        Blame.SETTINGS,
-        stage=Stage.KV,
-        shortfall_bytes=_difference(match["used"], match["reserved"]),
-    )
 
 
 def _mamba(finding: Finding, scene: Scene) -> RootCause:
@@ -253,8 +241,8 @@ _LESS = (
 _CUT_SHORT = r"(?! on startup\. )(?P<requested>(?!))?"
 
 RULES: tuple[Rule, ...] = (
-    rule(_FREE + _LESS, _free_memory, at_runtime=False),
-    rule("ValueError: " + _FREE + _CUT_SHORT, _free_memory, at_runtime=False),
+    rule(_FREE + _LESS, free_memory, at_runtime=False),
+    rule("ValueError: " + _FREE + _CUT_SHORT, free_memory, at_runtime=False),
     rule(
         r"To serve at least one request|GiB KV cache is needed, which is larger",
         _kv_short,
@@ -271,14 +259,13 @@ RULES: tuple[Rule, ...] = (
         at_runtime=False,
     ),
     rule(
-        r"No available memory for the c|ValueError: No available mem(?:ory(?: for(?: the)?)?)?\W*$",
-        _no_blocks,
+        r"Externally held weights on device \S{1,20} \(.{1,60} exceed the desired",
+        says(CauseClass.NO_CACHE_BLOCKS, Blame.SETTINGS, Stage.INIT),
         at_runtime=False,
     ),
     rule(
-        r"The worker already uses (?P<used>[\d.]{1,15}) GiB.{0,60}more than the "
-        r"(?P<reserved>[\d.]{1,15}) GiB",
-        _cpu_pool,
+        r"No available memory for the c|ValueError: No available mem(?:ory(?: for(?: the)?)?)?\W*$",
+        _no_blocks,
         at_runtime=False,
     ),
     rule(
@@ -304,11 +291,6 @@ RULES: tuple[Rule, ...] = (
     ),
     rule(OUT_OF_MEMORY.pattern, _out_of_memory),
     rule(_DISPATCH, _dispatcher),
-    rule(
-        r"Available memory on node \d+ .{0,80}is less than",
-        says(CauseClass.HOST_OUT_OF_MEMORY, Blame.ENVIRONMENT, Stage.KV),
-        at_runtime=False,
-    ),
     rule(
         r"Error in memory profiling\. Initial free memory",
         says(CauseClass.MEMORY_CHANGED_WHILE_PROFILING, Blame.ENVIRONMENT, Stage.PROFILE),

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from parkade.rollout.causes import environment_rules, memory_rules, user_rules
+from parkade.rollout.causes import cpu_rules, environment_rules, memory_rules, user_rules
 from parkade.rollout.causes.cause import Blame, CauseClass, RootCause, Stage
 from parkade.rollout.causes.lines import Line
 from parkade.rollout.causes.rules import Finding, Rule, Weight, rule, says
@@ -64,12 +64,14 @@ _GENERIC = rule(_EXCEPTION.pattern, _plain, Weight.PLAIN)
 
 RULES: tuple[Rule, ...] = (
     *memory_rules.RULES,
+    *cpu_rules.RULES,
     *environment_rules.RULES,
     *user_rules.RULES,
     _SIGNAL,
 )
 _WORDS = re.compile(
-    r"rror|xception|ailed|ailure|memory|Tried to|exceed|illed|erminat|SIG|fault|core dumped|"
+    r"rror|xception|Available mem|already uses|ailed|ailure|memory|Tried to|exceed|illed|"
+    r"erminat|SIG|fault|core dumped|"
     r"Free mem|KV [Cc]ache|No avail|annot|larger|greater|must be|required|unrecognized|expected|"
     r"invalid|nvalid|not (?:support|found|recogn)|space left|in use|-\d+\b|STATUS|ERROR|"
     r"Interrupt|imed out|restricted|gated|driver|Errno|is not a|Access to|Timeout|illegal|"
