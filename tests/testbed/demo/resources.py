@@ -26,7 +26,9 @@ START_SECONDS = 4
 STATE_CONFIG_MAP = "simulated-card"
 
 BORROWED_SEQS, BORROWED_UTILIZATION = 256, "0.85"
-HEADROOM, TOO_SMALL_HEADROOM = "6Gi", "1Gi"
+HEADROOM = "6Gi"
+GREEDY_TUNING = {"headroom": "1Gi", "minGainPercent": 1}
+"""Somebody wants the last gigabytes, however little they gain."""
 EXTRA_GIB = 2.5
 """What the card loses at the next start beyond the last one: more than the too small headroom."""
 

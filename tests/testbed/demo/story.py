@@ -1,5 +1,6 @@
 """The story, step by step. Each step does something a user does and checks what follows."""
 
+import json
 import time
 from collections.abc import Callable, Iterable
 from itertools import pairwise
@@ -132,14 +133,13 @@ def revert_what_is_too_greedy(world: World, screen: Screen, claims: Claims) -> N
     screen.chapter("Somebody leaves far too little memory free")
     screen.say(
         f"The next start of {LONG} takes {resources.EXTRA_GIB} GiB more outside the engine's "
-        f"budget than the last, as real ones sometimes do, and only "
-        f"{resources.TOO_SMALL_HEADROOM} is left for it."
+        "budget than the last, as real ones sometimes do, and hardly anything is left for it."
     )
     before, good = _untouched(world, SHORT), world.running_settings(LONG)
     serving = {pod["metadata"]["uid"] for pod in world.pods(LONG)}
     state = {"pods": {LONG: {"extra_outside_budget_gib": resources.EXTRA_GIB}}}
     world.apply(resources.card_state(state))
-    patch = f'{{"spec":{{"tuning":{{"headroom":"{resources.TOO_SMALL_HEADROOM}"}}}}}}'
+    patch = json.dumps({"spec": {"tuning": resources.GREEDY_TUNING}})
     screen.type(f"kubectl -n {NAMESPACE} patch iep {LONG} --type merge -p '{patch}'")
     world.node.kubectl("-n", NAMESPACE, "patch", KIND, LONG, "--type", "merge", "-p", patch)
     crashed = screen.wait(
