@@ -363,7 +363,8 @@ def test_traffic_turns_one_knob_at_a_time_behind_a_canary(place, kubeconfig, gpu
         first = place.serve()[0]
         place.wait_condition("Ready", "True", "Serving")
         report_traffic(table, place, [first])
-        canary = next(pod for pod in place.wait_pods(2) if pod != first)
+        canary = place.wait_pods(2)[-1]
+        assert canary["metadata"]["uid"] != first["metadata"]["uid"]
         before, after = settings_of(first), settings_of(canary)
         assert sum(before[knob] != after[knob] for knob in before) == 1
         assert place.condition("SettingsApplied")["reason"] == "CandidateInProgress"
@@ -410,7 +411,10 @@ def test_a_budget_that_allows_nothing_holds_tuning(place, kubeconfig, gpu_node):
             },
         ).raise_for_status()
         place.apply(
-            tuning={"initial": {"maxNumSeqs": 8, "gpuMemoryUtilization": "0.90"}},
+            tuning={
+                "initial": {"maxNumSeqs": 8, "gpuMemoryUtilization": "0.90"},
+                "cooldownSeconds": 0,
+            },
             workload={"windowSeconds": 3600, "minRequests": 100},
         )
         first = place.serve()[0]
