@@ -220,6 +220,22 @@ class TestObjectives:
         assert any(said in one for one in sizing.explanation)
         assert (said in sizing.objectives.message) is (not met)
 
+    def test_between_two_bounds_most_requests_meet_both(self):
+        points = tuple(
+            cases.point(
+                seqs, speed, source=PointSource.LEDGER, time_per_output_token=token_times(n)
+            )
+            for seqs, speed, n in ((16, 200, 1000), (64, 105, 850), (128, 102, 800), (256, 50, 0))
+        )
+        spec = cases.endpoint(
+            objectives={"minOutputTokensPerSecond": 100, "maxTimeToFirstTokenSeconds": 10}
+        )
+        work = cases.workload(outputs=(1000,) * 600, peak_requests_per_second=10.0)
+        sizing = cases.sized(spec, work=work, ledger=points)
+        assert sizing.objectives.reason is Reason.NEEDS_REPLICAS
+        assert sizing.bounds[BoundKind.SPEED].value < sizing.settings.max_num_seqs
+        assert any(one.startswith("Both objectives") for one in sizing.explanation)
+
     def test_many_preemptions_and_a_missed_objective_go_one_rung_down(self):
         flight = cases.in_flight(running=20.0, kv_usage=0.1, preemptions=300.0, scrapes=400)
         work = cases.workload(in_flight=flight, time_per_output_token=token_times(100))

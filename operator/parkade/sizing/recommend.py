@@ -31,6 +31,7 @@ from parkade.sizing.ladder import snap
 from parkade.sizing.objectives import judge_objectives
 from parkade.sizing.pool import Setup, misfit, pool_at, pool_sentences, setup
 from parkade.sizing.result import (
+    LIMITS,
     Bound,
     BoundKind,
     FootprintUse,
@@ -40,6 +41,7 @@ from parkade.sizing.result import (
     Sizing,
 )
 from parkade.sizing.speed_bound import overhead
+from parkade.sizing.trade_off import best_between
 from parkade.sizing.traffic import traffic_sentences, workload_status
 from parkade.sizing.wording import number, rough
 from parkade.sizing.workload import Workload
@@ -151,7 +153,7 @@ def _settled_fraction(at: Setup, wanted: Decimal, seqs: int) -> Decimal:
 def _choose(case: Case) -> tuple[Target, Choice]:
     if case.traffic.workload is None:
         return _without_traffic(case)
-    wanted = _relieved(case, target(case.bounds.by_kind, case.floor))
+    wanted = _between(case, _relieved(case, target(case.bounds.by_kind, case.floor)))
     return wanted, choose(
         wanted, case.in_force, case.bounds.by_kind, case.floor, _evidence(case, wanted)
     )
@@ -194,6 +196,36 @@ def _relieved(case: Case, wanted: Target) -> Target:
         rung=rung,
         sentences=(*wanted.sentences, sentence),
         urgent=True,
+    )
+
+
+def _between(case: Case, wanted: Target) -> Target:
+    """Where the bound from below is above the speed bound, take what meets both most often."""
+    objectives, workload = case.inputs.spec.objectives, case.traffic.workload
+    first = case.bounds.by_kind.get(BoundKind.FIRST_TOKEN)
+    if objectives is None or workload is None or first is None or first.value is None:
+        return wanted
+    speed = objectives.min_output_tokens_per_second
+    both = speed and objectives.max_time_to_first_token_seconds
+    if not speed or not both or wanted.kind is not BoundKind.SPEED or first.value <= wanted.rung:
+        return wanted
+    others = [
+        bound.value
+        for kind, bound in case.bounds.by_kind.items()
+        if kind in LIMITS and kind is not BoundKind.SPEED and bound.value is not None
+    ]
+    highest = int(min(first.value, *others))
+    rate = (workload.peak_requests_per_second or 0.0) / max(1, workload.pods)
+    best = best_between(
+        case.speeds.points, 1.0 / speed, case.speeds.service, rate, (wanted.rung, highest)
+    )
+    if best is None or best.rung == wanted.rung:
+        return wanted
+    return replace(
+        wanted,
+        unsnapped=float(best.rung),
+        rung=best.rung,
+        sentences=(*wanted.sentences, best.sentence),
     )
 
 
