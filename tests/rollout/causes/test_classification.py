@@ -230,6 +230,11 @@ def test_the_stage_of_a_bare_out_of_memory_needs_a_line_that_was_seen(lines, cau
             "[my pod] (EngineCore pid=8) WARNING 11-29 10:00:00 [a.py:1] No available memory for "
             "the cache blocks was seen", C.UNKNOWN, UNKNOWN, id="a prefix of the user's own"),
         pytest.param(
+            "(Worker_TP0 pid=7) ERROR 11-29 10:00:00 [w.py:1] (Worker_TP1 pid=8) ERROR 11-29 "
+            "10:00:00 [w.py:1] Traceback (most recent call last):ValueError: No available memory "
+            "for the cache blocks.(Worker_TP0 pid=7) INFO 11-29 10:00:00 [w.py:1] hi",
+            C.NO_CACHE_BLOCKS, SETTINGS, id="processes that write into each other's lines"),
+        pytest.param(
             "AssertionError: Error in memory profiling. Initial free memory 70.1 GiB, current free "
             "memory 75.0 GiB.", C.MEMORY_CHANGED_WHILE_PROFILING, ENVIRONMENT,
             id="a neighbour freed memory"),

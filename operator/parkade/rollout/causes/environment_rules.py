@@ -72,7 +72,8 @@ RULES: tuple[Rule, ...] = (
         r"|CUDA unknown error|CUDA initialization: |cudaGetDeviceCount\(\)|Failed to infer "
         r"device type"
         r"|Device string must not be empty|CUDA_ERROR_(?!OUT_OF_MEMORY)|NVMLError|uncorrectable ECC"
-        r"|Cannot re-initialize CUDA|Xid \(PCI|invalid device ordinal|system not yet initialized|GPU is lost"
+        r"|Cannot re-initialize CUDA|Xid \(PCI|invalid device ordinal|system not yet initialized"
+        r"|GPU is lost"
         r"|fallen off the bus",
         _gpu(_device),
     ),

@@ -35,7 +35,12 @@ ANSI = re.compile(
 )
 CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060\ufeff]")
 
-_NEWLINES = re.compile(r"[\r\n]+")
+_NEWLINES = re.compile(
+    r"[\r\n]+|(?<=\S)(?=\((?:Vllm|Ray)?(?:Worker|EngineCore|A[Pp][Ii]Server)"
+    r"[\w+\- ]{0,40} pid=\d)"
+)
+"""Where a line ends: also where another process wrote into it before its newline came."""
+
 _STAMP = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?[ \t]+")
 _CRI = re.compile(r"(?:stdout|stderr) [FP] ")
 _POD = re.compile(r"\[pod/[^\]\s]{1,300}\] |[\w.-]{1,63} +\| ")
