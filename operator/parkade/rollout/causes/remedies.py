@@ -73,7 +73,8 @@ def remedy(cause: RootCause) -> str:
     if cause.cause_class is _C.FREE_MEMORY_BELOW_UTILIZATION and cause.blame != "settings":
         return "something else holds the GPU's memory, often the predecessor: wait until it is gone"
     if cause.max_num_seqs_at_most is not None and cause.knob == "max_num_seqs":
-        return f"{text} (at most {cause.max_num_seqs_at_most})"
+        bound = f"lower max_num_seqs to at most {cause.max_num_seqs_at_most}"
+        return text.replace("lower max_num_seqs", bound, 1)
     if cause.estimated_max_model_len is not None:
         return f"{text} (a length of {cause.estimated_max_model_len} tokens would fit)"
     return text
