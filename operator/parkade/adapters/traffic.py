@@ -79,27 +79,31 @@ class Traffic:
         *,
         expected_pods: Collection[str],
         in_flight_of: Callable[[str], bool] = lambda _pod: True,
+        judged: Callable[[str], bool] = lambda _pod: True,
     ) -> WorkloadReading:
         """Return the reading of one endpoint.
 
         `expected_pods` are ready long enough to have been scraped. `in_flight_of` says of a pod's
         name whether its KV usage counts: only pods of one fingerprint have comparable tokens.
+        `judged` says whether its times and preemptions count: those of pods with other settings
+        than the ones in force say nothing of these.
         """
         pods = self.of(key)
         fresh = {name for name, pod in pods.items() if "newest" in pod.numbers}
         footprint = [pod for name, pod in pods.items() if in_flight_of(name)]
         lengths = {pod.last_prompt_edge for pod in pods.values() if pod.last_prompt_edge}
         values = list(pods.values())
+        own = [pod for name, pod in pods.items() if judged(name)]
         reading = WorkloadReading(
             window_seconds=float(self.scope.window_seconds),
-            prompt_tokens=_histogram(values, "prompt"),
-            output_tokens=_histogram(values, "output"),
+            prompt_tokens=histogram_of(values, "prompt"),
+            output_tokens=histogram_of(values, "output"),
             prefix_cached_tokens=_first_total(values, "cached_tokens", "prefix_hits"),
             peak_requests_per_second=self.peak_rates.get(key),
             queued_percent=_queued_percent(values),
-            preemptions=_total(values, "preemptions"),
-            time_per_output_token=_histogram(values, "token_time"),
-            time_to_first_token=_histogram(values, "first_token"),
+            preemptions=_total(own, "preemptions"),
+            time_per_output_token=histogram_of(own, "token_time"),
+            time_to_first_token=histogram_of(own, "first_token"),
             tokens_per_step=_tokens_per_step(values),
             pods=max(len(fresh), 1),
             age_seconds=self._age(values),
@@ -208,7 +212,8 @@ def _merged(pods: Iterable[PodTraffic], what: str) -> Edges:
     return merged
 
 
-def _histogram(pods: Collection[PodTraffic], what: str) -> RawHistogram | None:
+def histogram_of(pods: Collection[PodTraffic], what: str) -> RawHistogram | None:
+    """Return one of the histograms of these pods added up; None where none has it."""
     merged = _merged(pods, f"{what}_buckets")
     if not merged:
         return None

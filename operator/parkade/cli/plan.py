@@ -10,15 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from parkade.cli.documents import parse_yaml_objects, read_text, read_yaml_objects
+from parkade.cli.documents import read_yaml_objects
 from parkade.cli.errors import CannotSize, UsageError
 
 if TYPE_CHECKING:
     from parkade.api.endpoint import Endpoint
-    from parkade.sizing.gates import WorkloadReading
     from parkade.sizing.inputs import SizingInputs
     from parkade.sizing.result import Sizing
-    from parkade.sizing.workload import CannotTell, Workload
 
 _TOP_LEVEL = {"apiVersion", "kind", "metadata", "spec", "status"}
 _MAX_GIB = 1_000_000.0
@@ -28,8 +26,10 @@ _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `parkade plan`."""
     add = parser.add_argument
-    add(
-        "-f", "--filename", required=True, metavar="FILE", help="an InferenceEndpoint, YAML or JSON"
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("-f", "--filename", metavar="FILE", help="an InferenceEndpoint, YAML or JSON")
+    what.add_argument(
+        "--deployment", metavar="NAMESPACE/NAME", help="a vLLM Deployment that runs already"
     )
     add("--model-config", metavar="FILE", help="the model's config.json")
     add(
@@ -44,6 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a traffic file, or one saved /metrics page of vLLM, or two for their difference",
     )
     source.add_argument("--prometheus", metavar="URL", help="read the traffic from this server")
+    add("--gpu-product", metavar="P", help="node label of the card, for a Deployment without one")
+    add("--min-output-tokens-per-second", metavar="N", type=int, help="for --deployment")
+    add("--kubeconfig", metavar="FILE", help="for --deployment (else as kubectl finds it)")
     add("--gpu-total-gib", metavar="T", type=_gib, help="what the engine calls total memory")
     add("--gpu-free-gib", metavar="F", type=_gib, help="free memory at the engine's start")
     add(
@@ -79,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the decision; raise UsageError for bad input, CannotSize where there is none."""
     from parkade.sizing.recommend import NotSizable, recommend  # noqa: PLC0415 - start-up time
 
-    endpoint = read_endpoint(args.filename)
+    endpoint = read_endpoint(args.filename) if args.filename else _running(args)
     inputs = gather(args, endpoint)
     sizing = recommend(inputs)
     if isinstance(sizing, NotSizable):
@@ -88,6 +91,25 @@ def run(args: argparse.Namespace) -> int:
         print(f"parkade: warning: {warning}", file=sys.stderr)
     sys.stdout.write(_printed(args, Case(endpoint, inputs, sizing)))
     return 0
+
+
+def _running(args: argparse.Namespace) -> Endpoint:
+    """Return a Deployment of the cluster as an endpoint, to advise on."""
+    from parkade.cli.configs import read_architecture  # noqa: PLC0415
+    from parkade.cli.plan_target import Extra, endpoint_of, read_deployment  # noqa: PLC0415
+
+    if args.manifests:
+        raise UsageError("--manifests does not go with --deployment, which is only advised on")
+    if args.model_config is None:
+        raise UsageError("--model-config is missing: give the model's config.json")
+    architecture = read_architecture(Path(args.model_config))
+    extra = Extra(
+        product=args.gpu_product,
+        max_model_len=architecture.max_position_embeddings,
+        weights_size=args.weights_size,
+        min_output_tokens_per_second=args.min_output_tokens_per_second,
+    )
+    return endpoint_of(read_deployment(args.deployment, args.kubeconfig), extra)
 
 
 def read_endpoint(path: str) -> Endpoint:
@@ -162,6 +184,7 @@ def gather(args: argparse.Namespace, endpoint: Endpoint) -> SizingInputs:
     """Return the inputs of sizing; raise CannotSize where the model or the card is not known."""
     from parkade.api.quantity import GIB  # noqa: PLC0415
     from parkade.cli.configs import read_architecture  # noqa: PLC0415
+    from parkade.cli.plan_traffic import read_workload  # noqa: PLC0415
     from parkade.sizing.cards import device  # noqa: PLC0415
     from parkade.sizing.inputs import SizingInputs  # noqa: PLC0415
     from parkade.sizing.result import NotSizable  # noqa: PLC0415
@@ -210,65 +233,6 @@ def _weights(args: argparse.Namespace, endpoint: Endpoint) -> int | None:
     if not size:
         raise UsageError(f"--weights-size {text!r} is not a quantity of bytes above 0, as 20Gi")
     return size
-
-
-def read_workload(args: argparse.Namespace, endpoint: Endpoint) -> Workload | CannotTell:
-    """Return the traffic that the arguments name, gated as the operator gates it."""
-    from parkade.api.conditions import Reason  # noqa: PLC0415
-    from parkade.sizing.gates import gate  # noqa: PLC0415
-    from parkade.sizing.workload import CannotTell  # noqa: PLC0415
-
-    spec = endpoint.spec.workload
-    if args.prometheus:
-        reading = _live(args.prometheus, endpoint)
-    elif args.traffic:
-        reading = _reading(args.traffic, float(spec.window_seconds))
-    else:
-        return CannotTell(Reason.NO_TRAFFIC, "No traffic was given (--traffic, --prometheus).")
-    return gate(reading, min_requests=spec.min_requests)
-
-
-def _live(url: str, endpoint: Endpoint) -> WorkloadReading:
-    """Ask a Prometheus for the pods of the endpoint, as the operator does."""
-    import time  # noqa: PLC0415
-
-    from parkade.adapters.errors import AdapterError  # noqa: PLC0415
-    from parkade.adapters.prometheus import Prometheus, Server  # noqa: PLC0415
-    from parkade.adapters.traffic import read_traffic as read_live  # noqa: PLC0415
-    from parkade.adapters.vllm_metrics import Scope  # noqa: PLC0415
-
-    if not re.fullmatch(r"https?://[^\s/]+(/\S*)?", url):
-        raise UsageError(
-            f"--prometheus {url!r} is not the address of a server, as http://host:9090"
-        )
-    scope = Scope(endpoint.spec.workload.window_seconds, namespaces=(endpoint.namespace,))
-    try:
-        traffic = read_live(Prometheus(Server(url)), scope, at=time.time())
-    except AdapterError as error:
-        raise UsageError(f"--prometheus: {error}") from error
-    return traffic.reading((endpoint.namespace, endpoint.name), expected_pods=())
-
-
-def _reading(paths: list[str], window_seconds: float) -> WorkloadReading:
-    from parkade.cli import metrics_page  # noqa: PLC0415
-    from parkade.cli.traffic_file import read_traffic  # noqa: PLC0415
-
-    if len(paths) > 2:
-        raise UsageError(f"--traffic takes one file or two metrics pages, not {len(paths)}")
-    texts = [read_text(path, "traffic file") for path in paths]
-    pages = [metrics_page.is_metrics_page(text) for text in texts]
-    if not any(pages):
-        if len(paths) == 2:
-            raise UsageError("--traffic takes one traffic file; two files must be metrics pages")
-        documents = parse_yaml_objects(texts[0], paths[0], "traffic file")
-        return read_traffic(documents[0], paths[0])
-    if not all(pages):
-        raise UsageError("--traffic takes two metrics pages, and one of these is a traffic file")
-    parsed = [metrics_page.parse_page(text, path) for text, path in zip(texts, paths, strict=True)]
-    page = parsed[0]
-    if len(parsed) == 2:
-        page = metrics_page.difference(parsed[0], parsed[1], (paths[0], paths[1]))
-    return metrics_page.reading(page, window_seconds, len(parsed))
 
 
 def _printed(args: argparse.Namespace, case: Case) -> str:

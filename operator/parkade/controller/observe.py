@@ -8,6 +8,7 @@ from datetime import datetime
 from parkade.adapters import rbac
 from parkade.api import names
 from parkade.api.endpoint import Endpoint
+from parkade.api.settings import Settings
 from parkade.controller import record_store
 from parkade.controller.views import EndpointKey, Raw, Views
 from parkade.rollout.observed import (
@@ -58,7 +59,17 @@ class Observation:
                 return pod.fingerprint
         for one in self.replica_sets:
             if pod_name.startswith(f"{one.name}-"):
-                return _fingerprint(one)
+                return _annotation(one, names.FINGERPRINT_ANNOTATION)
+        return None
+
+    def settings_of_pod(self, pod_name: str) -> Settings | None:
+        """Return the settings that a pod ran, likewise."""
+        for pod in self.pods:
+            if pod.name == pod_name:
+                return pod.settings
+        for one in self.replica_sets:
+            if pod_name.startswith(f"{one.name}-"):
+                return Settings.from_json(_annotation(one, names.SETTINGS_ANNOTATION))
         return None
 
 
@@ -98,7 +109,7 @@ def _foreign(uid: str, objects: dict[str, Raw | None]) -> tuple[ForeignChild, ..
     return tuple(child for child in found if child is not None)
 
 
-def _fingerprint(replica_set: ReplicaSetState) -> str | None:
+def _annotation(replica_set: ReplicaSetState, name: str) -> str | None:
     meta = replica_set.template.get("metadata") or {}
-    value = (meta.get("annotations") or {}).get(names.FINGERPRINT_ANNOTATION)
+    value = (meta.get("annotations") or {}).get(name)
     return value if isinstance(value, str) else None

@@ -16,7 +16,7 @@ from typing import Any
 from parkade.adapters.errors import AdapterError, ForbiddenError, InvalidError
 from parkade.api.conditions import ConditionStatus, Reason
 from parkade.api.endpoint import InvalidEndpoint, parse_endpoint
-from parkade.controller import learn
+from parkade.controller import learn, ledger
 from parkade.controller.apply import Writer
 from parkade.controller.evidence import EvidenceKeeper
 from parkade.controller.hardware import Hardware
@@ -71,6 +71,7 @@ class Reconciler:
         judged = self._judge(seen)
         sized = self._size(judged.seen)
         inputs, decided = self._plan(judged, sized)
+        decided = ledger.flushed(judged.seen, decided, sized.ledger)
         self._roll_out(judged.seen, decided, inputs, sized)
         return self._next_look(decided)
 

@@ -15,6 +15,7 @@ from typing import Any
 from parkade.adapters.traffic import Traffic
 from parkade.api.conditions import ConditionStatus, Reason
 from parkade.api.settings import Settings
+from parkade.controller import ledger
 from parkade.controller.learn import from_learned
 from parkade.controller.models import Answer, ModelFacts
 from parkade.controller.observe import Observation
@@ -24,7 +25,7 @@ from parkade.rollout.revision import inputs_hash, tuning_hash
 from parkade.sizing import cards
 from parkade.sizing.gates import gate
 from parkade.sizing.inputs import MeasuredMemory
-from parkade.sizing.ledger import SpeedPoint
+from parkade.sizing.points import Points
 from parkade.sizing.recommend import (
     Device,
     NotSizable,
@@ -51,6 +52,8 @@ class Sized:
     workload_observed: Finding
     objectives_met: Finding
     status: Mapping[str, Any] = field(default_factory=dict)
+    ledger: Points | None = None
+    """The record's points with the newest windows; None where sizing could not be asked."""
 
 
 def size(
@@ -61,7 +64,8 @@ def size(
     observed = _workload_finding(seen, workload)
     if not isinstance(model, ModelFacts):
         return _unsized(seen, model, observed)
-    inputs = _inputs(seen, model, workload, node_memory_bytes)
+    points = ledger.merged(seen, traffic, workload, fingerprint(seen))
+    inputs = _inputs(seen, model, workload, points, node_memory_bytes)
     if isinstance(inputs, NotSizable):
         return _unsized(seen, inputs, observed)
     answer = recommend(inputs)
@@ -80,6 +84,7 @@ def size(
         workload_observed=observed,
         objectives_met=_objectives(answer),
         status=answer.to_status(),
+        ledger=points,
     )
 
 
@@ -102,11 +107,16 @@ def observe_workload(seen: Observation, traffic: Traffic | CannotTell) -> Worklo
         for pod in seen.pods
         if pod.is_ready and pod.ready_since and pod.ready_since < settled
     ]
-    current = fingerprint(seen)
+    current, settings = fingerprint(seen), in_force(seen)
+
+    def comparable(pod: str) -> bool:
+        return seen.fingerprint_of_pod(pod) == current
+
+    def judged(pod: str) -> bool:
+        return settings is None or (comparable(pod) and seen.settings_of_pod(pod) == settings)
+
     reading = traffic.reading(
-        seen.key,
-        expected_pods=expected,
-        in_flight_of=lambda pod: seen.fingerprint_of_pod(pod) == current,
+        seen.key, expected_pods=expected, in_flight_of=comparable, judged=judged
     )
     return gate(reading, min_requests=seen.endpoint.spec.workload.min_requests)
 
@@ -140,6 +150,7 @@ def _inputs(
     seen: Observation,
     model: ModelFacts,
     workload: Workload | CannotTell,
+    points: Points,
     node_memory_bytes: int | None,
 ) -> SizingInputs | NotSizable:
     spec, record = seen.endpoint.spec, seen.record
@@ -157,7 +168,7 @@ def _inputs(
         device=device,
         workload=workload,
         measured=measured,
-        ledger=_ledger(seen, current),
+        ledger=tuple(one for one in points if one.fingerprint == current),
         in_force=in_force(seen),
         effective_headroom_bytes=record.effective_headroom(
             current, tuning, spec.tuning.headroom_bytes
@@ -174,11 +185,6 @@ def _device(
         return cards.measured_device(accelerator.product, measured.total_bytes, measured.free_bytes)
     known = accelerator.memory is not None or cards.card_of(accelerator.product) is not None
     return cards.device(accelerator, total_bytes=None if known else node_memory_bytes)
-
-
-def _ledger(seen: Observation, current: str) -> tuple[SpeedPoint, ...]:
-    points = (SpeedPoint.from_dict(raw) for raw in seen.record.ledger)
-    return tuple(one for one in points if one is not None and one.fingerprint == current)
 
 
 def _first(seen: Observation, inputs: SizingInputs, answer: Sizing) -> Settings:

@@ -1,0 +1,124 @@
+"""What single pods measured of speed: a point each, since a pod runs one setting all its life.
+
+The histogram of a pod's requests, its running requests and its tokens belong to one another,
+while those of an endpoint mix the settings of all pods that ran in the window.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from parkade.adapters.traffic import EndpointKey, PodTraffic, Traffic, histogram_of
+from parkade.sizing.histograms import Histogram, quantile_inside, read_histogram
+from parkade.sizing.ledger import PointSource, SpeedPoint, speed_point
+from parkade.sizing.points import stamp
+
+MIN_FINISHED = 30
+"""The share of requests that decides is one in ten: three of these lie above it."""
+
+BINDING_SHARE = 0.9
+"""Mean running requests of max_num_seqs from which on the setting is what limits them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What a pod ran all its life."""
+
+    fingerprint: str
+    max_num_seqs: int | None = None
+    """None: not known, so nothing is said of whether it was binding."""
+
+
+def speed_points(
+    traffic: Traffic, key: EndpointKey, ran: Callable[[str], Ran | None]
+) -> tuple[SpeedPoint, ...]:
+    """Return a point for each pod of an endpoint that says enough of itself in the window.
+
+    `ran` tells of a pod's name what it ran; None leaves the pod out. Concurrency is the mean of
+    running requests over scrapes that saw any; the speed is that of the median request.
+    """
+    at = stamp(datetime.fromtimestamp(traffic.at, UTC))
+    found = []
+    for name, pod in sorted(traffic.of(key).items()):
+        what = ran(name)
+        point = None if what is None else _point(pod, what, traffic.scope.step_seconds)
+        if point is not None:
+            found.append(replace(point, pod=name, measured_at=at))
+    return tuple(found)
+
+
+def _point(pod: PodTraffic, ran: Ran, step_seconds: float) -> SpeedPoint | None:
+    times, steps = _read(pod, "token_time"), pod.numbers.get("busy_steps", 0.0)
+    if times is None or times.total < MIN_FINISHED or not steps > 0:
+        return None
+    running = pod.numbers.get("running_sum", 0.0) / steps
+    seconds = quantile_inside(times, 0.5)
+    point = speed_point(
+        running, [1.0 / max(seconds, 1e-9)], _first_token(pod), source=PointSource.LEDGER
+    )
+    if isinstance(point, str):
+        return None
+    prefill = _prefill_share(pod)
+    return replace(
+        point,
+        time_per_output_token=times,
+        newest_time_per_output_token=times,
+        cap_binding=ran.max_num_seqs is not None and running >= BINDING_SHARE * ran.max_num_seqs,
+        acceptance=_share(pod, "accepted_tokens", "draft_tokens"),
+        output_tokens_per_second=_ratio(pod.numbers.get("generated"), steps * step_seconds),
+        context_tokens=_context_tokens(pod),
+        prefill_share=prefill,
+        decoding=None if prefill is None else running * (1.0 - prefill),
+        fingerprint=ran.fingerprint,
+    )
+
+
+def _read(pod: PodTraffic, what: str) -> Histogram | None:
+    """Return a histogram of one pod, its counts without the noise of `increase`."""
+    raw = histogram_of([pod], what)
+    read = None if raw is None else read_histogram(raw.buckets, raw.count, raw.sum)
+    if not isinstance(read, Histogram) or not read.edges:
+        return None
+    return Histogram(
+        read.edges,
+        tuple(round(one, 2) for one in read.cumulative),
+        round(read.total, 2),
+        None if read.sum is None else round(read.sum, 6),
+    )
+
+
+def _first_token(pod: PodTraffic) -> tuple[float, ...]:
+    times = _read(pod, "first_token")
+    return () if times is None or times.total <= 0 else (quantile_inside(times, 0.5),)
+
+
+def _context_tokens(pod: PodTraffic) -> float | None:
+    """Return the mean length of those running: the footprint of one."""
+    pool, used = pod.pool_tokens, pod.numbers.get("usage_sum")
+    if pool is None or used is None:
+        return None
+    return _ratio(used * pool, pod.numbers.get("running_sum", 0.0))
+
+
+def _prefill_share(pod: PodTraffic) -> float | None:
+    """Return the share of a request's time that its prefill takes."""
+    prefill, decode = pod.numbers.get("prefill_seconds"), pod.numbers.get("decode_seconds")
+    if prefill is None or decode is None:
+        return None
+    return _ratio(prefill, prefill + decode)
+
+
+def _share(pod: PodTraffic, part: str, whole: str) -> float | None:
+    found = _ratio(pod.numbers.get(part), pod.numbers.get(whole, 0.0))
+    return None if found is None else min(1.0, found)
+
+
+def _ratio(part: float | None, whole: float) -> float | None:
+    """Return a ratio that is a number from 0; None where it is none."""
+    if part is None or not whole > 0:
+        return None
+    found = part / whole
+    return found if math.isfinite(found) and found >= 0 else None
