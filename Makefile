@@ -45,6 +45,11 @@ generated: ## Fail when a generated file differs from its source
 fast: ## Unit, property, golden and simulation tests
 	$(BIN)/python -m pytest -m "$(FAST)" -n 2
 
+golden: setup ## Write the golden manifests anew; review the difference
+	UPDATE_GOLDEN=1 $(BIN)/python -m pytest -q tests/rollout/test_golden.py
+simulate: setup ## Thousands of random histories of an endpoint (HISTORIES=5000 SEED=0)
+	PARKADE_HISTORIES=$(or $(HISTORIES),5000) $(BIN)/python -m pytest -q -n 2 tests/rollout/test_simulation.py
+
 generate: setup ## Write the CRD, the chart's copy and docs/reference.md from the models
 	$(BIN)/parkade crd --write .
 
@@ -56,4 +61,4 @@ lock: ## Lock the dependencies with hashes (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --group dev --group build pyproject.toml -o requirements/dev.txt
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --group build -o requirements/build.txt
 
-.PHONY: help setup lock demo down test e2e check format-check lint types layers generate generated fast format
+.PHONY: help setup lock demo down test e2e check format-check lint types layers generate generated fast format golden simulate

@@ -21,6 +21,9 @@ from parkade.rollout.record import MAX_TERMINATIONS, Candidate, SeenTermination
 UNKNOWN_TERMINATIONS = 2
 """Before the first Ready: once decides nothing, twice is no accident."""
 
+SKEW = timedelta(seconds=1)
+"""Of times that the API server writes in whole seconds."""
+
 GPU_SCARCE = "Insufficient nvidia.com/gpu"
 """In the scheduler's message where GPUs are there, but busy."""
 
@@ -112,10 +115,12 @@ def witnessed(candidate: Candidate, pods: Iterable[PodState], evidence: Evidence
     seen = candidate.terminations
     for pod in pods:
         if pod.uid in ready or pod.was_ready:
-            seen = _with_late(seen, pod, evidence)
             ready.add(pod.uid)
-        else:
-            seen = _with_early(seen, pod, evidence)
+            if not _ended_before(pod, candidate.since):
+                seen = _with_late(seen, pod, evidence)
+        elif not _ended_before(pod, candidate.since):
+            old = pod.created_at is not None and pod.created_at < candidate.since - SKEW
+            seen = _with_early(seen, pod, evidence, is_retry=old)
     return replace(
         candidate,
         ready_uids=tuple(sorted(ready))[-MAX_TERMINATIONS:],
@@ -123,8 +128,16 @@ def witnessed(candidate: Candidate, pods: Iterable[PodState], evidence: Evidence
     )
 
 
+def _ended_before(pod: PodState, since: datetime) -> bool:
+    """Tell whether its newest end is of an earlier try of the same revision (a retry)."""
+    last = pod.last_termination
+    if last is None or last.finished_at is None:
+        return False
+    return last.finished_at + SKEW < since
+
+
 def _with_early(
-    seen: tuple[SeenTermination, ...], pod: PodState, evidence: Evidence
+    seen: tuple[SeenTermination, ...], pod: PodState, evidence: Evidence, *, is_retry: bool
 ) -> tuple[SeenTermination, ...]:
     """Add the newest end before the first Ready, unless it tells nothing new.
 
@@ -147,7 +160,7 @@ def _with_early(
         return seen
     missed = (
         (_seen(pod.uid, newest - 1, {}, before_ready=True),)
-        if unknown and newest > 1 and not own
+        if unknown and newest > 1 and not own and not is_retry
         else ()
     )
     return (*seen, *missed, fresh)

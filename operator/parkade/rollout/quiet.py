@@ -67,17 +67,18 @@ def number_of_pods_changed(now: Situation) -> Plan | None:
 
 
 def last_good_fails(now: Situation) -> Plan | None:
-    """Stop where the last good template fails too; it recovers by itself."""
+    """Stop where pods of the last good template fail; they recover by themselves."""
     good = now.record.last_good
-    if good is None or now.ready > 0 or now.spec.replicas == 0:
+    if good is None or now.spec.replicas == 0:
         return None
     own = [pod for pod in now.pods if pod.revision == good.hash]
-    found = next((one for one in (_failure(now, pod) for pod in own) if one is not None), None)
-    if found is None:
+    found = [one for one in (_failure(now, pod) for pod in own) if one is not None]
+    if not found:
         return None
     message = (
-        f"The last good template fails too: {found.rstrip('.')}. Nothing more is tried; it goes "
-        "on by itself when the cause is gone."
+        f"The last good template fails on {len(found)} of {now.spec.replicas} pods: "
+        f"{found[0].rstrip('.')}. Nothing more is tried; it goes on by itself when the cause is "
+        "gone."
     )
     plan = now.plan(Action.HOLD, Reason.LAST_GOOD_FAILING, message)
     return replace(
@@ -178,6 +179,8 @@ def turn_one_knob(now: Situation) -> Plan | None:
 
 def _failure(now: Situation, pod: PodState) -> str | None:
     """Return how a pod of the last good template fails; None where it may still come up."""
+    if pod.is_ready:
+        return None
     deadline = timedelta(seconds=now.spec.rollout.start_deadline_seconds)
     waits = waiting_reason(pod)
     since = pod.unready_since or pod.started_at
@@ -189,7 +192,7 @@ def _failure(now: Situation, pod: PodState) -> str | None:
             return f"pod {pod.name} ended {pod.terminations} times"
         return f"{cause.message} ({REASON_OF_CAUSE[cause.cause_class].value})"
     running = pod.running_since
-    if running is not None and not pod.is_ready and now.now - running >= deadline:
+    if running is not None and now.now - running >= deadline:
         return f"pod {pod.name} is not ready {deadline.total_seconds():.0f} s after its start"
     return None
 

@@ -1,0 +1,1 @@
+"""Equipment of the rollout tests: a small pure model of a cluster with one endpoint in it."""
