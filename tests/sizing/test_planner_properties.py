@@ -209,6 +209,15 @@ def test_chunked_attention_with_a_drafter_keeps_all_tokens():
     assert [str(group.kind) for group in drafted.groups] == ["full_attention"]
 
 
+def test_a_drafter_inherits_the_window_of_the_whole_model():
+    target = dense(32, sliding_window=4096)
+    draft = parse_architecture(dense(1, architectures=["LlamaForCausalLMEagle3"]))
+    layout = planned(
+        target, 65536, spec_method="eagle3", num_speculative_tokens=2, draft_architecture=draft
+    )
+    assert [(str(group.kind), group.layers) for group in layout.groups] == [("sliding_window", 33)]
+
+
 @pytest.mark.parametrize(
     ("version", "warned"),
     [

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from parkade.sizing.architecture.model import (
+    AttentionCache,
     Cache,
     DecoderLayer,
     IndexerCache,
@@ -158,4 +159,24 @@ def _draft_layers(setting: Setting) -> tuple[DecoderLayer, ...]:
     if draft is None or options.spec_method not in DRAFT_MODEL_METHODS | {"mtp"}:
         return ()
     check_split(draft, setting.tp)
-    return draft.layers
+    window = _whole_window(setting.model)
+    return tuple(tuple(_within(cache, window) for cache in layer) for layer in draft.layers)
+
+
+def _whole_window(model: ModelArchitecture) -> int | None:
+    """Return the window of a model all of whose layers have one, else None.
+
+    The engine keeps it in its cache configuration, where layers without a window of their own
+    find it, those of a drafter too (``Attention.__init__``).
+    """
+    caches = model.distinct_caches
+    windows = {
+        cache.sliding_window if isinstance(cache, AttentionCache) else None for cache in caches
+    }
+    return windows.pop() if len(windows) == 1 else None
+
+
+def _within(cache: Cache, window: int | None) -> Cache:
+    if window is None or not isinstance(cache, AttentionCache) or cache.sliding_window is not None:
+        return cache
+    return replace(cache, sliding_window=window)
