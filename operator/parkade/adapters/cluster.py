@@ -305,6 +305,16 @@ def connect(kubeconfig: str | None = None, context: str | None = None) -> Cluste
     return Cluster(client)
 
 
+def current_namespace(kubeconfig: str | None = None, context: str | None = None) -> str:
+    """Return the namespace that kubectl would use, `default` where nothing says it."""
+    try:
+        contexts, active = kubernetes.config.list_kube_config_contexts(config_file=kubeconfig)
+    except (kubernetes.config.ConfigException, OSError, ValueError):
+        return "default"
+    chosen = next((one for one in contexts if one["name"] == context), active)
+    return str((chosen.get("context") or {}).get("namespace") or "default")
+
+
 def _load(configuration: Any, kubeconfig: str | None, context: str | None) -> None:
     if kubeconfig is None and context is None:
         try:
