@@ -28,7 +28,8 @@ PARTS = (
 REST_COLOR = "#d8d8d8"
 STYLE = """
 body{font:15px/1.5 system-ui,sans-serif;max-width:760px;margin:2em auto;padding:0 1em;color:#222}
-table{border-collapse:collapse;width:100%}td,th{text-align:left;padding:.3em .6em;vertical-align:top}
+table{border-collapse:collapse;width:100%}
+td,th{text-align:left;padding:.3em .6em;vertical-align:top}
 td.n{text-align:right;white-space:nowrap}svg{width:100%;height:auto}.big{font-size:1.3em}
 @media(prefers-color-scheme:dark){body{background:#1b1b1b;color:#ddd}svg text{fill:#ddd}}
 """
