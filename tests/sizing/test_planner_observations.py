@@ -21,6 +21,42 @@ CASES = {
     and case["logged"].keys() & {"kv_tokens", "max_concurrency", "kv_needed_gib"}
 }
 
+LAGUNA = {
+    "architectures": ["LagunaForCausalLM"],
+    "model_type": "laguna",
+    "num_hidden_layers": 48,
+    "num_attention_heads": 48,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "hidden_size": 3072,
+    "vocab_size": 100352,
+    "sliding_window": 512,
+    "layer_types": (["full_attention"] + ["sliding_attention"] * 3) * 12,
+    "torch_dtype": "bfloat16",
+}
+
+
+def drafter(layers, kv_heads):
+    return parse_architecture(
+        {
+            "architectures": ["DFlashDraftModel"],
+            "model_type": "qwen3",
+            "num_hidden_layers": layers,
+            "num_attention_heads": 32,
+            "num_key_value_heads": kv_heads,
+            "head_dim": 128,
+            "hidden_size": 2048,
+            "vocab_size": 100352,
+            "torch_dtype": "bfloat16",
+        }
+    )
+
+
+DFLASH = {
+    "spec_method": "dflash",
+    "num_speculative_tokens": 15,
+    "max_num_batched_tokens": 2048,
+}
 MTP3 = {"spec_method": "mtp", "num_speculative_tokens": 3}
 # Case: the model's configuration, and options that its flags do not name.
 MODELS = {
@@ -46,6 +82,14 @@ MODELS = {
     "c049": ("Qwen3.6-35B-A3B-NVFP4", {}),
     "c056": ("Qwen3.6-35B-A3B-NVFP4", MTP3),
     "c058": ("Qwen3.5-27B", MTP3 | {"kv_cache_dtype": "fp8"}),  # the NVFP4 checkpoint forces fp8
+    # A drafter of six full layers like the target's, and the batch of a small card.
+    "c060": ("Laguna", DFLASH | {"kv_cache_dtype": "fp8", "draft_architecture": drafter(6, 8)}),
+    "c062": ("Laguna", DFLASH | {"draft_architecture": drafter(6, 8)}),
+    # No other drafter of up to eight layers gives these tokens.
+    "c065": (
+        "Qwen3.6-35B-A3B-NVFP4",
+        DFLASH | {"vllm_version": "0.25.0", "draft_architecture": drafter(8, 4)},
+    ),
     "c069": ("GLM-5.1-NVFP4", {"block_size": 64}),
     "c070": ("GLM-5.1-NVFP4", MTP3 | {"block_size": 64}),
     "c081": ("GLM-5.2", {"block_size": 64, "vllm_version": "0.24.0"}),  # a branch on the way there
@@ -84,10 +128,7 @@ REASONS = {
     "c041": NO_CONFIG,
     "c042": NO_CONFIG,
     "c047": NO_CONFIG,
-    "c060": "the drafter's configuration is not known",
-    "c062": "the drafter's configuration is not known",
     "c063": "a vendor's image, and the drafter's configuration is not known",
-    "c065": "a vendor's image, and the drafter's configuration is not known",
     "c071": CONTEXT_PARALLEL,
     "c072": CONTEXT_PARALLEL,
     "c076": CONTEXT_PARALLEL,
@@ -117,8 +158,10 @@ FLAGS = ("kv_cache_dtype", "max_num_batched_tokens", "block_size", "enable_prefi
 
 def layout_of(case, name, options):
     flags, logged = case["flags"], case["logged"]
-    config = json.loads((DATA / "models" / f"{name}.json").read_text())
-    config |= flags.get("hf_overrides", {})
+    config = LAGUNA
+    if name != "Laguna":
+        config = json.loads((DATA / "models" / f"{name}.json").read_text())
+    config = config | flags.get("hf_overrides", {})
     given = {flag: flags[flag] for flag in FLAGS if flag in flags}
     version = case["vllm_version"] or ""
     if version.startswith("0.") and ".dev" not in version[:6]:
