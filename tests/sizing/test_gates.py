@@ -4,6 +4,8 @@ import math
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from parkade.api.conditions import Reason
 from parkade.sizing.gates import RawHistogram, WorkloadReading, gate
@@ -89,6 +91,42 @@ def test_a_good_answer_becomes_a_workload():
     assert outcome.requests == 600
     assert outcome.in_flight.tokens_per_request == pytest.approx(0.2 * 1e6 / 3.0)
     assert outcome.pods == 2
+
+
+NUMBERS = st.one_of(st.none(), st.floats(), st.integers(-5, 5))
+PAIRS = st.lists(st.tuples(st.floats(), st.floats()), max_size=6).map(tuple)
+HISTOGRAMS = st.one_of(st.none(), st.builds(RawHistogram, PAIRS, NUMBERS, NUMBERS))
+
+
+@given(
+    st.builds(
+        WorkloadReading,
+        window_seconds=st.floats(),
+        prompt_tokens=st.one_of(HISTOGRAMS, st.just(lengths())),
+        output_tokens=st.one_of(HISTOGRAMS, st.just(lengths())),
+        requests=NUMBERS,
+        prefix_cached_tokens=NUMBERS,
+        peak_requests_per_second=NUMBERS,
+        queued_percent=NUMBERS,
+        running=NUMBERS,
+        kv_usage=NUMBERS,
+        pool_tokens=NUMBERS,
+        preemptions=NUMBERS,
+        time_per_output_token=HISTOGRAMS,
+        tokens_per_step=NUMBERS,
+        age_seconds=NUMBERS,
+        lost_share=st.floats(),
+    )
+)
+def test_any_reading_has_an_outcome_and_a_workload_has_only_numbers(reading):
+    outcome = gate(reading, min_requests=1)
+    if isinstance(outcome, CannotTell):
+        assert outcome.message
+        return
+    assert outcome.requests >= 1
+    numbers = [outcome.window_seconds, outcome.mean_prompt_tokens, outcome.mean_output_tokens]
+    numbers += [outcome.cached_share, outcome.tokens_per_step, outcome.queued_percent or 0.0]
+    assert all(math.isfinite(one) and one >= 0 for one in numbers)
 
 
 def test_nothing_running_is_no_footprint_rather_than_a_division_by_zero():

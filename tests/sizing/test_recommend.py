@@ -431,6 +431,32 @@ def test_more_headroom_never_gives_a_larger_fraction_or_pool(less, more):
         assert isinstance(large, NotSizable)
 
 
+@given(
+    st.builds(
+        cases.measured,
+        total_bytes=st.integers(1, 300 * GIB),
+        free_bytes=st.integers(1, 300 * GIB),
+        utilization=st.floats(0.01, 1.0),
+        max_num_seqs=st.integers(1, 1024),
+        non_kv_bytes=st.integers(0, 300 * GIB),
+        available_kv_bytes=st.integers(1, 300 * GIB),
+        graph_bytes_estimated=st.integers(-GIB, 40 * GIB),
+        graph_bytes_actual=st.one_of(st.none(), st.integers(-GIB, 40 * GIB)),
+        weights_bytes=st.one_of(st.none(), st.integers(0, 300 * GIB)),
+        peak_activation_bytes=st.one_of(st.none(), st.integers(0, 300 * GIB)),
+    )
+)
+@settings(max_examples=100, deadline=None)
+def test_any_measured_memory_gives_an_answer_that_starts(memory):
+    result = recommend(cases.inputs(measured=memory))
+    if isinstance(result, NotSizable):
+        assert result.message
+        return
+    assert result.memory.requested_bytes <= memory.free_bytes
+    assert result.memory.available_kv_bytes > 0
+    assert result.settings.max_num_seqs in RUNGS
+
+
 def test_equal_inputs_give_equal_answers():
     made: list[SizingInputs] = [cases.inputs(work=cases.workload(speed=cases.ladder()))] * 2
     assert recommend(made[0]) == recommend(made[1])

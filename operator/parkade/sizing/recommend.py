@@ -12,7 +12,7 @@ from decimal import Decimal
 from parkade.api.conditions import Reason
 from parkade.api.quantity import gib
 from parkade.api.settings import Settings
-from parkade.api.status import LimitedBy, WorkloadBasis
+from parkade.api.status import LimitedBy, TriState, WorkloadBasis
 from parkade.sizing.case import (
     Case,
     Speeds,
@@ -27,7 +27,7 @@ from parkade.sizing.first_token import replicas_needed
 from parkade.sizing.fraction import settle
 from parkade.sizing.inputs import Device, MeasuredMemory, SizingInputs
 from parkade.sizing.kv_bound import MANY_PREEMPTIONS
-from parkade.sizing.ladder import snap
+from parkade.sizing.ladder import TOP, snap
 from parkade.sizing.objectives import judge_objectives
 from parkade.sizing.pool import Setup, misfit, pool_at, pool_sentences, setup
 from parkade.sizing.result import (
@@ -273,7 +273,8 @@ def _replicas(case: Case) -> tuple[str, int | None]:
     if case.inputs.spec.objectives is None or workload is None or first is None:
         return "", None
     upper = target(case.bounds.by_kind, case.floor).unsnapped
-    if first.value is None or first.value <= upper:
+    keeps_up = saturation(workload) is TriState.FALSE and upper >= (case.in_force or TOP)
+    if first.value is None or first.value <= upper or keeps_up:
         return "", None
     needed = replicas_needed(workload, case.speeds.service, upper)
     message = (
