@@ -18,6 +18,7 @@ from typing import Any, cast
 import kopf
 
 from parkade.adapters import rbac
+from parkade.adapters.errors import AdapterError, NotFoundError
 from parkade.adapters.rbac import Resource
 from parkade.controller.lease import Lease, keep, take
 from parkade.controller.process import Process, label_selector
@@ -26,6 +27,7 @@ logger = logging.getLogger(__name__)
 
 REQUEST_TIMEOUT_SECONDS = 30.0
 EXIT_SECONDS = 15.0
+RETRY_SECONDS = 2.0
 
 
 def build_registry(process: Process) -> kopf.OperatorRegistry:
@@ -66,12 +68,32 @@ def run(process: Process, lease: Lease | None) -> int:
             if not take(lease, process.stopping):
                 return 0
             _keep_in_thread(lease, process, lost)
+        if not _wait_for_resource(process):
+            return 0
         asyncio.run(_watch(process))
     finally:
         process.stop()
         if lease is not None and not lost.is_set():
             lease.release()
     return 1 if lost.is_set() else 0
+
+
+def _wait_for_resource(process: Process) -> bool:
+    """Wait until the API server knows the resource; False where the process is to stop.
+
+    Kopf looks once, and would never watch a resource that is installed a moment later.
+    """
+    while not process.stopping.is_set():
+        try:
+            process.cluster.list(rbac.ENDPOINTS, next(iter(process.settings.namespaces), None))
+        except NotFoundError:
+            logger.warning("The CRD is not installed: parkade crd | kubectl apply -f -")
+        except AdapterError as error:
+            logger.warning("The API server does not answer: %s", error)
+        else:
+            return True
+        process.stopping.wait(RETRY_SECONDS)
+    return False
 
 
 async def _watch(process: Process) -> None:
@@ -150,10 +172,18 @@ def _register_kind(registry: kopf.OperatorRegistry, process: Process, resource: 
 
     @kopf.index(*where, id=f"seen_{resource.plural}", registry=registry)
     async def index(body: kopf.Body, **_: Any) -> None:
-        process.saw(resource, dict(body))
+        process.saw(resource, _slim(body))
 
     @kopf.on.event(*where, id=f"event_{resource.plural}", registry=registry)
     async def event(type: str | None, body: kopf.Body, **_: Any) -> None:  # noqa: A002 - Kopf's word
         process.views_complete()
         if type == "DELETED":
-            process.deleted(resource, dict(body))
+            process.deleted(resource, _slim(body))
+
+
+def _slim(body: kopf.Body) -> dict[str, Any]:
+    """Return the body without `managedFields`, which are half of it and nobody reads."""
+    raw = dict(body)
+    meta = dict(raw.get("metadata") or {})
+    meta.pop("managedFields", None)
+    return {**raw, "metadata": meta}

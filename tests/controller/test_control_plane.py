@@ -30,22 +30,34 @@ OUT_OF_MEMORY = (
 )
 
 
-@pytest.fixture(scope="session")
-def served(control_plane):
-    """The control plane with the CRD."""
+def install(control_plane):
+    """Install the CRD."""
     control_plane.kubectl(
         "apply", "--server-side", "--force-conflicts", "-f", "-", stdin=manifest()
     )
     wait_until(
         lambda: control_plane.http.get(f"{GROUP}/inferenceendpoints").is_success, "the CRD", 30
     )
+
+
+@pytest.fixture(scope="session")
+def served(control_plane):
+    """The control plane with the CRD."""
+    install(control_plane)
     return control_plane
 
 
 @pytest.fixture(scope="session")
-def kubeconfig(served, tmp_path_factory):
-    """The operator's credentials: exactly the rights that it names."""
-    return operators.kubeconfig_with_rights(served, tmp_path_factory.mktemp("operator"))
+def kubeconfig_of(tmp_path_factory):
+    """The operator's credentials in a cluster: exactly the rights that it names."""
+    return lambda cluster: operators.kubeconfig_with_rights(
+        cluster, tmp_path_factory.mktemp("operator")
+    )
+
+
+@pytest.fixture(scope="session")
+def kubeconfig(served, kubeconfig_of):
+    return kubeconfig_of(served)
 
 
 @pytest.fixture(scope="session")
@@ -57,12 +69,7 @@ def gpu_node(served):
 @pytest.fixture
 def place(served, namespace):
     """A namespace with the model's configuration, and helpers that look into it."""
-    config = (DATA / "qwen3.6-27b-config.json").read_text("utf-8")
-    served.http.post(
-        f"/api/v1/namespaces/{namespace}/configmaps",
-        json={"metadata": {"name": "model"}, "data": {"config.json": config}},
-    ).raise_for_status()
-    return Place(served, namespace)
+    return Place(served, namespace).with_model()
 
 
 class Place:
@@ -72,6 +79,15 @@ class Place:
         self.control_plane = control_plane
         self.http = control_plane.http
         self.namespace = namespace
+
+    def with_model(self):
+        """Add the model's configuration."""
+        config = (DATA / "qwen3.6-27b-config.json").read_text("utf-8")
+        self.http.post(
+            f"/api/v1/namespaces/{self.namespace}/configmaps",
+            json={"metadata": {"name": "model"}, "data": {"config.json": config}},
+        ).raise_for_status()
+        return self
 
     def apply(self, name=NAME, **spec):
         body = {
@@ -394,6 +410,51 @@ def test_an_operator_that_dies_between_any_two_writes_is_continued(place, kubeco
             place.wait_condition("Reconciling", "True", "RolloutInProgress", name)
         record = json.loads(place.record(name)["data"]["record.json"])
         assert len(record["history"]) == 1
+
+
+def test_rights_that_were_taken_away_are_told_and_nothing_hammers(
+    place, kubeconfig, served, gpu_node
+):
+    role = "/apis/rbac.authorization.k8s.io/v1/clusterroles/parkade-under-test"
+    rules = served.http.get(role).json()["rules"]
+    fewer = [rule for rule in rules if rule["resources"] != ["services"]]
+    services = {"apiGroups": [""], "resources": ["services"], "verbs": ["list", "watch"]}
+    with operators.running(kubeconfig, place.namespace) as process:
+        served.http.patch(role, json={"rules": [*fewer, services]}, headers=MERGE)
+        try:
+            place.apply()
+            place.wait_condition("Stalled", "True", "AccessDenied")
+            told = place.condition("Stalled")["message"]
+            passes = process.metrics.passes.labels("unavailable")
+            assert passes._value.get() < 10
+        finally:
+            served.http.patch(role, json={"rules": rules}, headers=MERGE)
+        place.apply(suspend=True)
+        place.apply(suspend=False)
+        wait_until(place.service, "the Service once the rights are back", 20)
+        place.wait_condition("Stalled", "False", "AsExpected")
+    assert "services" in told
+
+
+def test_a_suspended_endpoint_has_nothing_but_status_written(place, kubeconfig):
+    with operators.running(kubeconfig, place.namespace):
+        place.apply(suspend=True)
+        place.wait_condition("SettingsApplied", "False", "Suspended")
+        done = place.is_steady(1.5)
+    kinds = {one.split()[1] for one in done}
+    assert kinds <= {"inferenceendpoints/status", "events"}
+    assert place.deployment() is None
+
+
+def test_an_api_server_that_restarts_is_survived(kubeconfig_of, own_control_plane, tmp_path):
+    install(own_control_plane)
+    place = Place(own_control_plane, "default").with_model()
+    with operators.running(kubeconfig_of(own_control_plane), "default"):
+        place.apply("before")
+        wait_until(lambda: place.service("before"), "the Service", 30)
+        own_control_plane.restart_apiserver()
+        place.apply("after")
+        wait_until(lambda: place.service("after"), "the Service after the restart", 60)
 
 
 def test_a_budget_that_allows_nothing_holds_tuning(place, kubeconfig, gpu_node):

@@ -8,6 +8,7 @@ after it stands.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,6 +16,7 @@ from typing import Any
 
 from parkade.adapters import events, rbac
 from parkade.adapters.cluster import Cluster
+from parkade.adapters.errors import AdapterError
 from parkade.adapters.rbac import Resource
 from parkade.api.endpoint import Endpoint, InvalidEndpoint
 from parkade.controller import record_store
@@ -26,6 +28,8 @@ from parkade.rollout.drift import difference
 from parkade.rollout.events import EventNote
 from parkade.rollout.record import Record
 from parkade.rollout.render import manifests
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +77,22 @@ class Writer:
     def events(
         self, endpoint: Endpoint | InvalidEndpoint, notes: tuple[EventNote, ...], now: datetime
     ) -> None:
-        """Post the events of this pass."""
+        """Post the events of this pass. One that can't be posted is logged: status has it too."""
         subject = events.Subject(endpoint.namespace, endpoint.name, endpoint.uid)
         for note in notes:
-            events.post(
-                self.cluster,
-                subject,
-                reason=note.reason,
-                message=note.message,
-                warning=note.warning,
-                now=now,
-            )
-            self.metrics.writes.labels("Event").inc()
+            try:
+                events.post(
+                    self.cluster,
+                    subject,
+                    reason=note.reason,
+                    message=note.message,
+                    warning=note.warning,
+                    now=now,
+                )
+            except AdapterError as error:
+                logger.warning("An event was not posted: %s", error)
+            else:
+                self.metrics.writes.labels("Event").inc()
 
     def _noted(self, resource: Resource, stored: Raw, kind: str | None = None) -> None:
         self.views.put(resource, stored)
