@@ -44,8 +44,8 @@ def _batch_limits(at: Setup) -> Iterator[Limit]:
         yield (
             tokens // each,
             (
-                f"A step of {count(tokens)} tokens has room for {count(tokens // each)} requests of "
-                f"{each} tokens, drafts included."
+                f"A step of {count(tokens)} tokens has room for {count(tokens // each)} requests "
+                f"of {each} tokens, drafts included."
             ),
         )
     active = at.args.max_num_active_seqs
