@@ -75,6 +75,10 @@ class _Case:
             unschedulable_for=max(waits, default=None),
         )
 
+    def waited(self, since: datetime) -> timedelta:
+        """Return the time since then, as far as this candidate had it (pods outlive a retry)."""
+        return self.now - max(since, self.candidate.since)
+
     def has_soaked(self, pod: PodState) -> bool:
         soak = timedelta(seconds=self.rollout.soak_seconds)
         return pod.ready_since is not None and self.now - pod.ready_since >= soak
@@ -249,7 +253,7 @@ def _too_slow(case: _Case) -> Judgement | None:
 
 def _slow_start(case: _Case, pod: PodState) -> tuple[Reason, str] | None:
     since = pod.first_run_since
-    if since is None or case.now - since < case.deadline:
+    if since is None or case.waited(since) < case.deadline:
         return None
     seconds = case.rollout.start_deadline_seconds
     late = f"Pod {pod.name} was not ready {seconds} s after its container started"
@@ -264,7 +268,7 @@ def _never_started(case: _Case, pod: PodState) -> tuple[Reason, str] | None:
     if pod.terminations or pod.running_since or pod.started_at is None:
         return None
     reason = waiting_reason(pod)
-    if case.now - pod.started_at < case.deadline:
+    if case.waited(pod.started_at) < case.deadline:
         return None
     if reason is None and case.candidate.origin is Origin.USER:
         return None
@@ -280,7 +284,7 @@ def _never_started(case: _Case, pod: PodState) -> tuple[Reason, str] | None:
 def _never_scheduled(case: _Case, pod: PodState) -> tuple[Reason, str] | None:
     """Nothing is lost by waiting beside the old pods, but tuning must not wait for ever."""
     since = pod.unschedulable_since
-    if since is None or case.now - since < case.deadline:
+    if since is None or case.waited(since) < case.deadline:
         return None
     if GPU_SCARCE in pod.unschedulable_message:
         if case.candidate.origin is Origin.USER or not case.candidate.surge:

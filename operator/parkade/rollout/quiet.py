@@ -192,8 +192,9 @@ def _failure(now: Situation, pod: PodState) -> str | None:
             return f"pod {pod.name} ended {pod.terminations} times"
         return f"{cause.message} ({REASON_OF_CAUSE[cause.cause_class].value})"
     running = pod.running_since
-    if running is not None and now.now - running >= deadline:
-        return f"pod {pod.name} is not ready {deadline.total_seconds():.0f} s after its start"
+    unready = max(running, pod.unready_since or running) if running is not None else None
+    if unready is not None and now.now - unready >= deadline:
+        return f"pod {pod.name} has run for {deadline.total_seconds():.0f} s without being ready"
     return None
 
 

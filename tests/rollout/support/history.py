@@ -223,6 +223,9 @@ class History:
             cause = before.evidence.get((pod.uid, pod.terminations))
             early = pod.revision == candidate.revision.hash and not pod.was_ready
             blamed = cause is not None and cause.blame is Blame.SETTINGS
+            end = pod.last_termination
+            if end is None or end.finished_at is None or end.finished_at < candidate.since:
+                continue
             if early and blamed and pod.uid not in candidate.ready_uids and not pod.deleting:
                 after = found.record.candidate
                 if after is not None and after.revision == candidate.revision:

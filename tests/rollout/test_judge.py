@@ -1,0 +1,318 @@
+"""Verdicts on a candidate: only its own pods count, and only what settings cause blames them."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from parkade.api.conditions import Reason
+from parkade.api.spec import Rollout
+from parkade.api.status import Origin, Verdict
+from parkade.rollout.causes import Blame, CauseClass, Knob, RootCause
+from parkade.rollout.judge import judge
+from parkade.rollout.observed import ConditionState
+from parkade.rollout.record import SeenTermination
+from rollout.support.objects import GIB, settings
+from rollout.support.states import NOW, candidate, crashed, deployment, pod, revision, starting
+
+NEW = revision(some=settings(32))
+OLD = revision()
+ROLLOUT = Rollout(start_deadline_seconds=600, soak_seconds=60, max_restarts=1)
+
+SETTINGS = RootCause(
+    CauseClass.OOM_CUDAGRAPH_CAPTURE,
+    Blame.SETTINGS,
+    knob=Knob.HEADROOM,
+    message="CUDA out of memory",
+    shortfall_bytes=GIB,
+)
+USER = RootCause(CauseClass.MISSING_MODEL, Blame.USER, message="acme/x is not on the hub")
+PREDECESSOR = RootCause(
+    CauseClass.FREE_MEMORY_BELOW_UTILIZATION, Blame.ENVIRONMENT, message="an old pod holds the GPU"
+)
+SCARCE = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
+NO_NODE = "0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector."
+
+
+def seconds_ago(seconds: float):
+    return NOW - timedelta(seconds=seconds)
+
+
+def soaking(restarts: int, cause: RootCause | None = None):
+    """A pod that was ready, and ended so often since."""
+    one = pod(NEW, "new-1", restart_count=restarts, terminations=restarts, ready_since=NOW)
+    return one, {("uid-new-1", number + 1): cause for number in range(restarts) if cause}
+
+
+@pytest.mark.parametrize(
+    ("pods", "evidence", "verdict", "reason", "message"),
+    [
+        pytest.param(
+            [],
+            {},
+            Verdict.PENDING,
+            Reason.ROLLOUT_IN_PROGRESS,
+            "Waits for the first pod to be created.",
+            id="no pod yet",
+        ),
+        pytest.param(
+            [starting(NEW)],
+            {},
+            Verdict.PENDING,
+            Reason.ROLLOUT_IN_PROGRESS,
+            "Waits for the engine to start.",
+            id="it loads",
+        ),
+        pytest.param(
+            [pod(NEW, ready_since=seconds_ago(59))],
+            {},
+            Verdict.PENDING,
+            Reason.ROLLOUT_IN_PROGRESS,
+            "Serves, and is believed after 60 s.",
+            id="it serves and is not believed yet",
+        ),
+        pytest.param(
+            [pod(NEW, ready_since=seconds_ago(60))],
+            {},
+            Verdict.SUCCESSFUL,
+            Reason.APPLIED,
+            "1 pod served for 60 s without a restart.",
+            id="it soaked",
+        ),
+        pytest.param(
+            [crashed(NEW)],
+            {("uid-new-1", 1): SETTINGS},
+            Verdict.FAILED,
+            Reason.ENGINE_FAILED,
+            "The engine did not start: CUDA out of memory",
+            id="one end that blames the settings is enough",
+        ),
+        pytest.param(
+            [crashed(NEW)],
+            {},
+            Verdict.PENDING,
+            Reason.ROLLOUT_IN_PROGRESS,
+            "The engine ended, which alone decides nothing; its error is not known.",
+            id="one unknown end decides nothing",
+        ),
+        pytest.param(
+            [crashed(NEW, 2)],
+            {},
+            Verdict.FAILED,
+            Reason.ENGINE_FAILED,
+            "The engine ended 2 times before it was ready; its error is not known.",
+            id="two unknown ends are no accident, even with exit code 0",
+        ),
+        pytest.param(
+            [crashed(NEW, name="a"), crashed(NEW, name="b")],
+            {},
+            Verdict.FAILED,
+            Reason.ENGINE_FAILED,
+            "The engine ended 2 times before it was ready; its error is not known.",
+            id="unknown ends of two pods add up",
+        ),
+        pytest.param(
+            [crashed(NEW)],
+            {("uid-new-1", 1): USER},
+            Verdict.FAILED,
+            Reason.MODEL_UNAVAILABLE,
+            "The engine did not start: acme/x is not on the hub",
+            id="what only the user can mend fails at once",
+        ),
+        pytest.param(
+            [crashed(NEW, 5)],
+            {("uid-new-1", 5): PREDECESSOR},
+            Verdict.PENDING,
+            Reason.ROLLOUT_IN_PROGRESS,
+            "The engine ended, which alone decides nothing: an old pod holds the GPU",
+            id="a predecessor that holds the GPU is never blame",
+        ),
+        pytest.param(
+            [crashed(OLD, 9)],
+            {("uid-new-1", 9): SETTINGS},
+            Verdict.PENDING,
+            Reason.ROLLOUT_IN_PROGRESS,
+            "Waits for the first pod to be created.",
+            id="pods of another revision do not count",
+        ),
+        pytest.param(
+            [crashed(NEW, 2, deleting=True), crashed(NEW, 2, name="b", disrupted="Evicted")],
+            {},
+            Verdict.PENDING,
+            Reason.ROLLOUT_IN_PROGRESS,
+            "Waits for the first pod to be created.",
+            id="pods that are being deleted or were evicted do not count",
+        ),
+        pytest.param(
+            [starting(NEW, since=seconds_ago(600))],
+            {},
+            Verdict.INCONCLUSIVE,
+            Reason.START_DEADLINE_EXCEEDED,
+            "Pod new-1 was not ready 600 s after its container started "
+            "(rollout.startDeadlineSeconds).",
+            id="too slow from the container's start on",
+        ),
+        pytest.param(
+            [starting(NEW, since=seconds_ago(900), running_since=seconds_ago(599))],
+            {},
+            Verdict.PENDING,
+            Reason.ROLLOUT_IN_PROGRESS,
+            "Waits for the engine to start.",
+            id="a long pull before the container's start does not count",
+        ),
+        pytest.param(
+            [
+                starting(
+                    NEW,
+                    since=seconds_ago(600),
+                    running_since=None,
+                    waiting_reason="ImagePullBackOff",
+                    waiting_message="not found",
+                )
+            ],
+            {},
+            Verdict.INCONCLUSIVE,
+            Reason.IMAGE_PULL_FAILED,
+            "The container of pod new-1 did not start within 600 s: ImagePullBackOff: not found",
+            id="an image that can't be pulled for so long",
+        ),
+        pytest.param(
+            [
+                starting(
+                    NEW,
+                    since=seconds_ago(9),
+                    running_since=None,
+                    waiting_reason="CreateContainerConfigError",
+                    waiting_message='configmap "x" not found',
+                )
+            ],
+            {},
+            Verdict.PENDING,
+            Reason.MISSING_CONFIG_MAP,
+            'Pod new-1 waits: CreateContainerConfigError: configmap "x" not found',
+            id="a missing ConfigMap has its own reason",
+        ),
+        pytest.param(
+            [starting(NEW, scheduled=False, unschedulable_message=SCARCE, running_since=None)],
+            {},
+            Verdict.PENDING,
+            Reason.WAITING_FOR_GPU,
+            f"Pod new-1 is not scheduled: {SCARCE}",
+            id="no GPU is free",
+        ),
+        pytest.param(
+            [
+                starting(
+                    NEW,
+                    started_at=None,
+                    running_since=None,
+                    unschedulable_since=seconds_ago(600),
+                    unschedulable_message=NO_NODE,
+                )
+            ],
+            {},
+            Verdict.INCONCLUSIVE,
+            Reason.SCHEDULING_FAILED,
+            f"No node takes pod new-1: {NO_NODE}",
+            id="no node fits for so long",
+        ),
+        pytest.param(
+            [soaking(1)[0]],
+            {},
+            Verdict.PENDING,
+            Reason.ROLLOUT_IN_PROGRESS,
+            "The engine ended, which alone decides nothing; its error is not known.",
+            id="as many restarts while soaking as allowed",
+        ),
+        pytest.param(
+            [soaking(2)[0]],
+            soaking(2, SETTINGS)[1],
+            Verdict.FAILED,
+            Reason.ENGINE_FAILED,
+            "The engine restarted 2 times while soaking, more than maxRestarts 1: "
+            "CUDA out of memory",
+            id="more restarts while soaking than allowed",
+        ),
+        pytest.param(
+            [soaking(2)[0]],
+            soaking(2, PREDECESSOR)[1],
+            Verdict.INCONCLUSIVE,
+            Reason.ENGINE_FAILED,
+            "The engine restarted 2 times while soaking, and its settings are not to blame: "
+            "an old pod holds the GPU",
+            id="restarts that are not its fault only take it back",
+        ),
+    ],
+)
+def test_verdict(pods, evidence, verdict: Verdict, reason: Reason, message: str) -> None:
+    one = candidate(NEW, since=seconds_ago(1000))
+    found = judge(one, pods, evidence, deployment(NEW), ROLLOUT, NOW)
+    assert (found.verdict, found.reason, found.message) == (verdict, reason, message)
+
+
+def test_a_quota_is_the_reason_where_no_pod_can_be_created() -> None:
+    failing = deployment(
+        NEW, conditions={"ReplicaFailure": ConditionState("True", "FailedCreate", "exceeded quota")}
+    )
+    found = judge(candidate(NEW), [], {}, failing, ROLLOUT, NOW)
+    assert (found.reason, found.message) == (
+        Reason.QUOTA_EXCEEDED,
+        "No pod can be created: exceeded quota",
+    )
+
+
+def test_what_was_seen_stays_known_when_pod_and_log_are_gone() -> None:
+    first = judge(
+        candidate(NEW, since=seconds_ago(1000)), [crashed(NEW)], {}, None, ROLLOUT, NOW
+    ).candidate
+    second = judge(first, [crashed(NEW, name="other")], {}, None, ROLLOUT, NOW)
+    assert second.verdict is Verdict.FAILED
+
+
+def test_better_evidence_replaces_an_unknown_end() -> None:
+    one = candidate(NEW, since=seconds_ago(1000))
+    first = judge(one, [crashed(NEW)], {}, None, ROLLOUT, NOW).candidate
+    found = judge(first, [crashed(NEW)], {("uid-new-1", 1): SETTINGS}, None, ROLLOUT, NOW)
+    assert found.blamed is not None
+    assert found.blamed.shortfall_bytes == GIB
+
+
+def test_a_loop_of_one_cause_is_remembered_twice_and_not_at_every_round() -> None:
+    one = candidate(NEW, since=seconds_ago(1000))
+    for number in range(1, 12):
+        evidence = {("uid-new-1", number): PREDECESSOR}
+        one = judge(one, [crashed(NEW, number)], evidence, None, ROLLOUT, NOW).candidate
+    assert len(one.terminations) == 2
+    lost = judge(one, [crashed(NEW, 12)], {}, None, ROLLOUT, NOW)
+    assert lost.verdict is Verdict.PENDING
+
+
+def test_ends_of_an_earlier_try_of_the_same_revision_do_not_count() -> None:
+    again = candidate(NEW, since=NOW + timedelta(seconds=5))
+    later = NOW + timedelta(seconds=10)
+    found = judge(again, [crashed(NEW, 7)], {("uid-new-1", 7): SETTINGS}, None, ROLLOUT, later)
+    assert found.verdict is Verdict.PENDING
+
+
+def test_a_user_waits_for_a_gpu_for_ever_and_tuning_until_the_deadline() -> None:
+    waiting = starting(
+        NEW,
+        started_at=None,
+        running_since=None,
+        unschedulable_since=seconds_ago(900),
+        unschedulable_message=SCARCE,
+    )
+    tuning = candidate(NEW, since=seconds_ago(1000))
+    found = judge(tuning, [waiting], {}, None, ROLLOUT, NOW)
+    assert (found.verdict, found.reason) == (Verdict.INCONCLUSIVE, Reason.WAITING_FOR_GPU)
+    for patient in (replace(tuning, origin=Origin.USER), replace(tuning, surge=False)):
+        assert judge(patient, [waiting], {}, None, ROLLOUT, NOW).verdict is Verdict.PENDING
+
+
+def test_a_cause_that_the_user_mended_meanwhile_no_longer_counts() -> None:
+    early = SeenTermination(
+        "uid-new-1", 1, before_ready=True, cause_class=CauseClass.MISSING_MODEL, blame=Blame.USER
+    )
+    one = candidate(NEW, since=seconds_ago(1000), terminations=(early,))
+    healed = pod(NEW, "new-1", ready_since=seconds_ago(60), restart_count=1, terminations=1)
+    assert judge(one, [healed], {}, None, ROLLOUT, NOW).verdict is Verdict.SUCCESSFUL
