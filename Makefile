@@ -50,7 +50,7 @@ golden: setup ## Write the golden manifests anew; review the difference
 simulate: setup ## Thousands of random histories of an endpoint (HISTORIES=5000 SEED=0)
 	PARKADE_HISTORIES=$(or $(HISTORIES),5000) $(BIN)/python -m pytest -q -n 2 tests/rollout/test_simulation.py
 
-generate: setup ## Write the CRD, the chart's copy and docs/reference.md from the models
+generate: setup ## Write the CRD, the chart's copy, docs/reference.md and docs/failure-classes.md
 	$(BIN)/parkade crd --write .
 
 format: setup ## Format and mend what ruff can mend

@@ -12,6 +12,7 @@ import yaml
 from parkade.api import names
 from parkade.api.crd import custom_resource_definition
 from parkade.api.reference import reference
+from parkade.cli.failure_classes import failure_classes
 
 COMMAND = "parkade crd --write ."
 FILE = f"{names.PLURAL}.{names.GROUP}.yaml"
@@ -39,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--write",
         metavar="DIR",
         type=Path,
-        help="write the files of a source tree instead: crds/, the chart's copy, docs/reference.md",
+        help="write the generated files of a source tree instead: crds/, the chart's copy, docs/",
     )
 
 
@@ -59,6 +60,7 @@ def generated_files() -> Mapping[str, str]:
         f"crds/{FILE}": manifest(),
         "charts/parkade/templates/crd.yaml": chart_template(),
         "docs/reference.md": reference(COMMAND),
+        "docs/failure-classes.md": failure_classes(COMMAND),
     }
 
 
