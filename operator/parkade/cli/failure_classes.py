@@ -31,7 +31,7 @@ def failure_classes(command: str) -> str:
         *(f"| `{blame}` | {blames[blame]} {_CONSEQUENCE[blame]} |" for blame in Blame),
         "",
         "The last column is the reason in [conditions](conditions.md) and history, where it has a",
-        "name of its own; else it is `EngineFailed`. Settings that failed while tuning are shown as",
+        "name of its own; else it is `EngineFailed`. Settings that failed while tuning show as",
         "`SettingsApplied=False/CandidateRejected`, whatever the class.",
         "",
         "| Class | What happened, and whose it is | What to do | Reason |",
