@@ -160,6 +160,19 @@ class TestSpeedEvidence:
         assert sizing.settings.max_num_seqs == 256
         assert sizing.objectives.met is True
 
+    def test_slow_peaks_of_a_quiet_endpoint_lower_by_half_at_a_time(self):
+        work = cases.workload(
+            **SHORT,
+            queued_percent=0.0,
+            in_flight=cases.in_flight(running=3.1, kv_usage=0.001, scrapes=500),
+            time_per_output_token=token_times(800),
+        )
+        sizing = cases.sized(cases.endpoint(), work=work, in_force=running(256))
+        assert sizing.objectives.met is False
+        assert sizing.settings.max_num_seqs == 128
+        again = cases.sized(cases.endpoint(), work=work, in_force=running(6))
+        assert again.settings.max_num_seqs < 6
+
     def test_a_raise_stops_at_twice_the_highest_measured(self):
         points = tuple(
             cases.point(seqs, speed, source=PointSource.LEDGER)

@@ -21,6 +21,7 @@ from parkade.sizing.speed_bound import (
     speed_curve,
 )
 from parkade.sizing.traffic import assumed_workload
+from parkade.sizing.wording import rough
 from parkade.sizing.workload import CannotTell, Workload
 
 SATURATED_PERCENT = 1.0
@@ -160,11 +161,13 @@ def _speed(inputs: SizingInputs, speeds: Speeds) -> SpeedBound | None:
         return None
     found = speed_bound(curve, float(wanted), float(objectives.attainment_percent))
     value = found.bound.value
-    if not found.open_ended or value is None:
+    if value is None:
         return found
     if inputs.in_force is None:
-        return found if curve.benchmark else None
+        return found if curve.benchmark or not found.open_ended else None
     seqs = inputs.in_force.max_num_seqs
+    if not found.open_ended:
+        return found if curve.benchmark else _halved(found, value, curve.highest, seqs)
     if seqs <= value:
         return found
     sentence = f"Want of points lowers nothing: {seqs} in force stays allowed."
@@ -173,6 +176,25 @@ def _speed(inputs: SizingInputs, speeds: Speeds) -> SpeedBound | None:
         bound=replace(found.bound, value=float(seqs)),
         sentences=(*found.sentences, sentence),
     )
+
+
+def _halved(found: SpeedBound, value: float, highest: float, seqs: int) -> SpeedBound:
+    """Go down by half at a time where far fewer ran on average than were allowed.
+
+    Then the slow requests ran in peaks that the mean does not show: in proportion to it the bound
+    would fall to what a quiet hour needs. With the lower limit the peaks are cut and measured.
+    """
+    half = seqs / 2
+    if highest >= half or value >= half:
+        return found
+    sentence = (
+        f"One step down: {seqs} in force / 2 = {rough(half)} requests, since {rough(highest)} ran "
+        "on average and the slow ones ran in peaks."
+    )
+    bound = replace(
+        found.bound, value=half, why=f"{found.bound.why} Lowered by half of {seqs} at a time."
+    )
+    return replace(found, bound=bound, sentences=(*found.sentences, sentence))
 
 
 def saturation(workload: Workload | None) -> TriState:
