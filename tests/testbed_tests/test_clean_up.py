@@ -11,10 +11,12 @@ from testbed.waiting import wait_until
 from testbed_tests.leftovers import Traces
 
 OWNER = """
-import time
+import signal, time
 from testbed.cluster.controlplane import ControlPlane
 from testbed.cluster.node import Node
 from testbed.cluster.signals import end_in_order_when_told
+# A shell lets its background jobs ignore Ctrl-C, and this test may be one.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 end_in_order_when_told()
 with {cluster}.started():
     print("up", flush=True)
@@ -172,6 +174,6 @@ def test_an_interrupted_start_leaves_nothing(environment, tmp_path):
     ) as starting:
         wait_until(lambda: list(tmp_path.rglob("kubelet.log")), "the kubelet to start", 60)
         traces = Traces(tmp_path)
-        starting.send_signal(signal.SIGINT)
+        starting.send_signal(signal.SIGTERM)
         assert "nothing is left behind" in starting.communicate(timeout=60)[1]
     assert traces.remaining() == {}

@@ -189,5 +189,13 @@ def test_an_image_of_a_dockerfile_runs_without_a_registry(node, namespace, tmp_p
     assert node.kubectl("logs", "-n", namespace, "words") == "built here\nbuilt here\n\n"
 
 
+def test_containers_run_on_while_the_api_server_restarts(node, namespace, server):
+    before = pod_status(node, namespace, "server")["containerStatuses"][0]["containerID"]
+    node.control_plane.restart_apiserver()
+    assert httpx.get(server, trust_env=False).text == "answers_total 42\n"
+    status = pod_status(node, namespace, "server")["containerStatuses"][0]
+    assert (status["containerID"], status["restartCount"]) == (before, 0)
+
+
 def test_helm_reaches_the_cluster(node):
     assert "NAME" in node.helm("list", "--all-namespaces")
