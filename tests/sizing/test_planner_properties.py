@@ -305,3 +305,25 @@ def test_latent_attention_does_not_go_with_four_bits():
     )
     assert isinstance(found, NotPlannable)
     assert "MLA" in found.reason
+
+
+def test_kimi_linear_keeps_its_state_in_float32():
+    config = latent(
+        4,
+        architectures=["KimiLinearForCausalLM"],
+        model_type="kimi_linear",
+        linear_attn_config={
+            "kda_layers": [1, 2, 3],
+            "full_attn_layers": [4],
+            "head_dim": 128,
+            "num_heads": 32,
+        },
+    )
+    narrow = plan_kv(
+        parse_architecture(config),
+        EngineOptions(max_model_len=8192, mamba_ssm_cache_dtype="bfloat16"),
+    )
+    assert isinstance(narrow, NotPlannable)
+    assert "float32" in narrow.reason
+    wide = planned(config, mamba_ssm_cache_dtype="float32")
+    assert wide.groups == planned(config).groups

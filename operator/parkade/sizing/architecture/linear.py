@@ -41,13 +41,13 @@ def kimi_linear(fields: Fields, model_type: str) -> Family:
         )
     size = section.integer("head_dim")
     bounded = section.raw("gate_lower_bound") is not None
+    full_rank = section.flag("use_full_rank_gate")
     state = KimiDeltaState(
         num_heads=section.integer("num_heads"),
         head_dim=size,
         conv_kernel=section.integer("short_conv_kernel_size", default=4),
-        exports_checkpoints=bounded
-        and size == _FLASH_KDA_HEAD
-        and section.flag("use_full_rank_gate"),
+        exports_checkpoints=bounded and size == _FLASH_KDA_HEAD and full_rank,
+        float32_only=not full_rank,
     )
     cache = MLACache(latent_size(fields))
     modules = fields.optional_int("num_nextn_predict_layers", low=0, high=64) or 0

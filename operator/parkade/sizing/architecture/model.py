@@ -105,13 +105,15 @@ class KimiDeltaState:
     """Kimi Delta Attention: a convolution tail over q, k and v, and a matrix per head.
 
     ``exports_checkpoints``: its prefill kernel can store a state in the middle of a prompt, for
-    which the engine keeps one more block.
+    which the engine keeps one more block. ``float32_only``: the layer does not ask for
+    ``--mamba-ssm-cache-dtype``.
     """
 
     num_heads: int
     head_dim: int
     conv_kernel: int
     exports_checkpoints: bool = False
+    float32_only: bool = False
 
 
 State: TypeAlias = (

@@ -21,6 +21,8 @@ from parkade.sizing.architecture.model import (
 from parkade.sizing.planner.dtypes import DTYPE_BYTES
 from parkade.sizing.planner.refusal import Refusal
 
+_NARROW = ("bfloat16", "float16")
+
 
 @dataclass(frozen=True, slots=True)
 class StateLayout:
@@ -47,6 +49,11 @@ def state_layout(
     longer; ``ssm_dtype`` is ``auto`` where nobody chose one. Raises Refusal where a size is
     not divisible by the tensor parallel size.
     """
+    if isinstance(state, KimiDeltaState) and state.float32_only and ssm_dtype in _NARROW:
+        raise Refusal(
+            f"the engine does not start: Kimi Linear keeps float32 states, whatever "
+            f"mamba_ssm_cache_dtype {ssm_dtype} says"
+        )
     shapes = _shapes(state, tensor_parallel_size, lookahead)
     recurrent = ssm_dtype if ssm_dtype != "auto" else conv_dtype
     match state:
