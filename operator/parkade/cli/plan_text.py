@@ -102,6 +102,8 @@ def _memory(console: Console, memory: MemoryMap) -> None:
         f"  The KV cache holds {count(memory.pool_tokens)} tokens in "
         f"{count(memory.num_blocks)} blocks."
     )
+    if memory.uncertainty_bytes > 0:
+        console.print(f"  Estimates may be off by {gib(memory.uncertainty_bytes)} together.")
 
 
 def _widths(sizes: list[int]) -> list[int]:
