@@ -23,7 +23,6 @@ from parkade.rollout.situation import (
     stalled,
 )
 from parkade.rollout.starting import nothing_runs_yet
-from parkade.rollout.steps import next_steps
 
 SURGE_PATIENCE = timedelta(seconds=30)
 """How long a surge pod may be unschedulable before another way is taken."""
@@ -50,13 +49,13 @@ def deployment_is_gone(now: Situation) -> Plan | None:
 
 
 def mode_forbids_it(now: Situation) -> Plan | None:
-    """RecommendOnly never changes the knobs, unless the user gave new initial settings."""
+    """Take a candidate back that RecommendOnly would not start, unless a person asked for it."""
     candidate = now.candidate
     if candidate is None or candidate.origin is not Origin.TUNING:
         return None
     if now.spec.tuning.mode is not Mode.RECOMMEND_ONLY or now.record.last_good is None:
         return None
-    if _is_towards_initial(now, candidate):
+    if candidate.asked:
         return None
     return _withdraw(now, Reason.RECOMMEND_ONLY, "tuning.mode became RecommendOnly.")
 
@@ -298,11 +297,3 @@ def _other_product(good: Revision | None, revision: Revision) -> bool:
         return False
     one, other = (each.template["spec"].get("nodeSelector") or {} for each in (good, revision))
     return bool(one.get(GPU_PRODUCT_LABEL) != other.get(GPU_PRODUCT_LABEL))
-
-
-def _is_towards_initial(now: Situation, candidate: Candidate) -> bool:
-    initial = now.spec.tuning.initial
-    if initial is None:
-        return False
-    steps = [one for one, _ in next_steps(candidate.revision.settings, initial.settings)]
-    return len(steps) < 2

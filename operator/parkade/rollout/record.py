@@ -71,6 +71,8 @@ class Candidate:
     """Replicas when it was started; another number withdraws a canary."""
     headroom_bytes: int | None = None
     """The headroom that it was sized with."""
+    asked: bool = False
+    """A person asked for it: a retry, or new initial settings in mode RecommendOnly."""
     note: str = ""
     """Free text of the person who asked for it again."""
 

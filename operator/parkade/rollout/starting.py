@@ -91,7 +91,8 @@ def deploy(
 ) -> Plan:
     """Return the plan that starts a candidate."""
     retry = now.record.retry
-    asked = retry is not None and retry.settings == revision.settings
+    noted = retry is not None and retry.settings == revision.settings
+    asked = retry is not None or now.spec.tuning.mode is Mode.RECOMMEND_ONLY
     candidate = Candidate(
         revision,
         origin,
@@ -102,7 +103,8 @@ def deploy(
         predicted_kv_tokens=now.desired.predicted_kv_tokens,
         scale=now.spec.replicas,
         headroom_bytes=now.headroom_bytes(revision.fingerprint),
-        note=retry.note if asked and retry is not None else "",
+        asked=asked,
+        note=retry.note if noted and retry is not None else "",
     )
     record = bookkeeping.started(now.record, candidate, message)
     initial = now.spec.tuning.initial

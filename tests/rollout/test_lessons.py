@@ -1,0 +1,193 @@
+"""What failures teach: how much smaller the next try is, and the words for it."""
+
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from parkade.api.settings import Settings
+from parkade.rollout.actions import Desired
+from parkade.rollout.causes import Blame, CauseClass, Knob
+from parkade.rollout.lessons import quarantined, raised_headroom
+from parkade.rollout.record import Record, SeenTermination
+from parkade.rollout.steps import next_steps
+from rollout.support.objects import GIB, TOTAL, settings
+from rollout.support.states import NOW, candidate, revision
+
+SIZED = Desired(None, total_bytes=TOTAL)
+
+
+def ended(**changes) -> SeenTermination:
+    return replace(
+        SeenTermination(
+            "uid",
+            1,
+            before_ready=True,
+            cause_class=CauseClass.OOM_CUDAGRAPH_CAPTURE,
+            blame=Blame.SETTINGS,
+            knob=Knob.HEADROOM,
+            message="CUDA out of memory",
+            shortfall_bytes=GIB,
+        ),
+        **changes,
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "short", "after"),
+    [
+        pytest.param(6 * GIB, GIB, 7.25, id="a quarter on top of one GiB"),
+        pytest.param(6 * GIB, 4 * GIB, 11, id="a quarter on top of four GiB"),
+        pytest.param(6 * GIB, 0, 6.25, id="never less than a quarter GiB"),
+        pytest.param(6 * GIB, None, 7.25, id="one GiB is assumed where no figure is named"),
+        pytest.param(6 * GIB, int(0.96 * GIB), 7.25, id="rounded up to a sixteenth"),
+        pytest.param(0, 24 * GIB, 30, id="a large one"),
+    ],
+)
+def test_raised_headroom(before: int, short: int | None, after: float) -> None:
+    assert raised_headroom(before, short) / GIB == after
+
+
+@pytest.mark.parametrize(
+    ("blamed", "shrink", "message", "at_most", "below"),
+    [
+        pytest.param(
+            ended(),
+            False,
+            "max_num_seqs 256 with gpu_memory_utilization 0.95 failed: CUDA out of memory. "
+            "1.0 GiB short: headroom 6 -> 7.25 GiB.",
+            "0.9429",
+            None,
+            id="graphs are paid for by the headroom",
+        ),
+        pytest.param(
+            ended(shortfall_bytes=None),
+            False,
+            "max_num_seqs 256 with gpu_memory_utilization 0.95 failed: CUDA out of memory. "
+            "Shortfall not named, 1 GiB assumed: headroom 6 -> 7.25 GiB.",
+            "0.9429",
+            None,
+            id="a shortfall that is not named",
+        ),
+        pytest.param(
+            ended(knob=Knob.MAX_NUM_SEQS, cause_class=CauseClass.OOM_DURING_PROFILE),
+            False,
+            "max_num_seqs 256 with gpu_memory_utilization 0.95 failed: CUDA out of memory. "
+            "max_num_seqs 256 -> at most 192.",
+            None,
+            193,
+            id="the profile run is paid for by fewer sequences",
+        ),
+        pytest.param(
+            ended(knob=Knob.MAX_NUM_SEQS, max_num_seqs_at_most=37),
+            False,
+            "max_num_seqs 256 with gpu_memory_utilization 0.95 failed: CUDA out of memory. "
+            "max_num_seqs 256 -> at most 37.",
+            None,
+            38,
+            id="the engine names the bound",
+        ),
+        pytest.param(
+            ended(knob=None, cause_class=CauseClass.KV_BELOW_ONE_REQUEST),
+            True,
+            "max_num_seqs 256 with gpu_memory_utilization 0.95 failed: CUDA out of memory.",
+            None,
+            None,
+            id="no knob makes one request fit",
+        ),
+        pytest.param(
+            ended(knob=None, cause_class=CauseClass.UNKNOWN, blame=Blame.UNKNOWN, message=""),
+            False,
+            "max_num_seqs 256 with gpu_memory_utilization 0.95 failed: the error is not known.",
+            None,
+            None,
+            id="an unknown cause teaches nothing",
+        ),
+        pytest.param(
+            ended(
+                knob=None,
+                cause_class=CauseClass.UNKNOWN,
+                blame=Blame.UNKNOWN,
+                message="",
+                shortfall_bytes=None,
+            ),
+            True,
+            "max_num_seqs 256 with gpu_memory_utilization 0.95 failed: the error is not known. "
+            "Shortfall not named, 1 GiB assumed: headroom 6 -> 7.25 GiB. "
+            "max_num_seqs 256 -> at most 192.",
+            "0.9429",
+            193,
+            id="with no last good template even an unknown cause leads to a smaller try",
+        ),
+        pytest.param(
+            ended(knob=Knob.MAX_NUM_SEQS, cause_class=CauseClass.MAX_NUM_SEQS_BELOW_ACTIVE_SEQS),
+            False,
+            "max_num_seqs 256 with gpu_memory_utilization 0.95 failed: CUDA out of memory.",
+            None,
+            None,
+            id="a larger value would help, so none is cut",
+        ),
+    ],
+)
+def test_lesson(blamed, shrink: bool, message: str, at_most: str | None, below: int | None) -> None:
+    one = candidate(revision(some=settings(256, "0.95")))
+    entry = quarantined(one, blamed, SIZED, "tuning", NOW, shrink_on_unknown=shrink)
+    assert entry.message == message
+    assert entry.utilization_at_most == (Decimal(at_most) if at_most else None)
+    assert entry.max_num_seqs_below == below
+    assert entry.key == one.revision.quarantine_key
+
+
+@given(
+    utilization=st.integers(600, 10_000),
+    seqs=st.integers(2, 1024),
+    short=st.none() | st.integers(0, 400 * GIB),
+    total=st.none() | st.integers(GIB, 300 * GIB),
+    knob=st.sampled_from(Knob),
+)
+def test_the_next_try_is_always_smaller_and_never_in_quarantine(
+    utilization: int, seqs: int, short: int | None, total: int | None, knob: Knob
+) -> None:
+    failed = Settings(seqs, Decimal(utilization) / 10_000)
+    one = candidate(revision(some=failed))
+    blamed = ended(shortfall_bytes=short, knob=knob)
+    entry = quarantined(
+        one, blamed, Desired(None, total_bytes=total), "t", NOW, shrink_on_unknown=False
+    )
+    record = Record("uid").with_quarantined(entry)
+    left = record.cut(failed, one.revision.fingerprint, "t")
+    assert left.max_num_seqs <= failed.max_num_seqs
+    assert left.gpu_memory_utilization <= failed.gpu_memory_utilization
+    assert left != failed
+    assert left.max_num_seqs >= 1
+    assert left.gpu_memory_utilization > 0
+
+
+@pytest.mark.parametrize(
+    ("running", "wanted", "steps"),
+    [
+        pytest.param(
+            settings(256, "0.95"),
+            settings(32, "0.9"),
+            [(settings(256, "0.9"), Knob.HEADROOM), (settings(32, "0.95"), Knob.MAX_NUM_SEQS)],
+            id="a smaller fraction goes first",
+        ),
+        pytest.param(
+            settings(256, "0.9"),
+            settings(32, "0.95"),
+            [(settings(32, "0.9"), Knob.MAX_NUM_SEQS), (settings(256, "0.95"), Knob.HEADROOM)],
+            id="fewer sequences go before a larger fraction",
+        ),
+        pytest.param(
+            settings(32, "0.9"),
+            settings(256, "0.95"),
+            [(settings(256, "0.9"), Knob.MAX_NUM_SEQS), (settings(32, "0.95"), Knob.HEADROOM)],
+            id="more sequences in the same budget go before a larger one",
+        ),
+        pytest.param(settings(), settings(), [], id="nothing to do"),
+    ],
+)
+def test_one_knob_at_a_time(running: Settings, wanted: Settings, steps) -> None:
+    assert list(next_steps(running, wanted)) == steps
