@@ -1,13 +1,14 @@
 """Histograms: what is read, what is refused, and that nothing is claimed beyond the buckets."""
 
 import math
+import random
 
 import pytest
 import sizing_cases as cases
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parkade.sizing.histograms import Histogram, read_histogram
+from parkade.sizing.histograms import Histogram, quantile_inside, read_histogram
 
 VALUES = st.lists(st.integers(1, 400_000), min_size=1, max_size=200)
 
@@ -83,3 +84,39 @@ def test_the_share_interval_holds_the_true_share(values, limit):
     low, high = cases.histogram(values).share_at_most(float(limit))
     true = sum(1 for one in values if one <= limit) / len(values)
     assert low - 1e-9 <= true <= high + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("buckets", "total", "mean", "low", "high"),
+    [
+        pytest.param(
+            {"0.01": 0, "0.025": 500}, 500, 0.020, 0.0199, 0.0215, id="all in one wide bucket"
+        ),
+        pytest.param(
+            {"0.01": 499, "0.025": 500}, 500, 0.004, 0.0039, 0.006, id="one slow answer of many"
+        ),
+        pytest.param(
+            {"0.01": 300, "0.025": 500}, 500, 0.0098, 0.01, 0.0125, id="the mean beside an edge"
+        ),
+        pytest.param(
+            {"0.01": 250, "0.1": 500}, 500, 0.05, 0.01, 0.1, id="two groups stay in their bucket"
+        ),
+        pytest.param({"0.01": 100, "0.025": 500}, 500, 0.2, 0.01, 0.025, id="a sum that lies"),
+    ],
+)
+def test_the_mean_places_a_quantile_in_its_bucket(buckets, total, mean, low, high):
+    read = read_histogram(buckets, total, mean * total)
+    assert low <= quantile_inside(read, 0.9) <= high
+
+
+@given(st.floats(0.001, 0.4), st.floats(0.0, 0.5), st.integers(0, 100))
+def test_the_place_of_a_quantile_is_in_its_bucket_and_near_the_truth(mean, width, seed):
+    generator = random.Random(seed)
+    edges = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 5.0)
+    values = sorted(generator.lognormvariate(math.log(mean), width) for _ in range(400))
+    counts = [(edge, sum(one <= edge for one in values)) for edge in edges]
+    found = read_histogram(counts, 400, sum(values))
+    place = quantile_inside(found, 0.9)
+    low, high = found.quantile(0.9)
+    assert low <= place <= high
+    assert place == pytest.approx(values[359], rel=0.6)

@@ -1,0 +1,194 @@
+"""Decisions that follow one another: they reach the right rung and stay there.
+
+An engine with linear time per token under a load that keeps every slot busy is sized again and
+again. Each reading holds the whole window, with the pods of earlier settings in it; the ledger is
+kept as the controller keeps it.
+"""
+
+import random
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+import pytest
+import sizing_cases as cases
+
+from parkade.api.settings import Settings
+from parkade.sizing.histograms import Histogram, read_histogram
+from parkade.sizing.ladder import RUNGS, snap
+from parkade.sizing.ledger import SpeedPoint
+from parkade.sizing.points import Points, matters, merge_points, stamp
+from testbed.engine import simulate
+
+EDGES = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0)
+"""Of vLLM's histogram of time per output token, seconds."""
+SLOTS = 4
+"""Looks at each window."""
+WINDOW = timedelta(hours=4)
+START = datetime(2026, 1, 1, tzinfo=UTC)
+FRACTION = Decimal("0.9521")
+
+
+def seconds_per_token(running: float) -> float:
+    return (3.0 + 0.25 * running) / 1000
+
+
+def right_rung(wanted: float) -> int:
+    bound = max(1.0, (1000 / wanted - 3.0) / 0.25)
+    return max(1, snap(bound, bound))
+
+
+@dataclass
+class Pod:
+    """A pod that serves at its limit; a list of times per request for each slot it ran."""
+
+    name: str
+    seqs: int
+    slots: dict[int, list[float]] = field(default_factory=dict)
+
+    def serve(self, slot: int, generator: random.Random, noise: float) -> None:
+        base = seconds_per_token(self.seqs) * max(0.5, generator.gauss(1, noise))
+        self.slots[slot] = [base * generator.gauss(1, 0.02) for _ in range(100)]
+
+    def times(self, slot: int) -> list[float]:
+        """Of the window that ends with a slot."""
+        return [one for at, ran in self.slots.items() if slot - SLOTS < at <= slot for one in ran]
+
+
+def histogram(times: list[float]) -> Histogram:
+    pairs = [(edge, float(sum(one <= edge for one in times))) for edge in EDGES]
+    read = read_histogram(pairs, float(len(times)), sum(times))
+    assert isinstance(read, Histogram), read
+    return read
+
+
+def point(pod: Pod, slot: int) -> SpeedPoint | None:
+    times = pod.times(slot)
+    if not times:
+        return None
+    found = histogram(times)
+    return SpeedPoint(
+        float(pod.seqs),
+        (1 / (sum(times) / len(times)),),
+        time_per_output_token=found,
+        newest_time_per_output_token=found,
+        cap_binding=True,
+        pod=pod.name,
+        fingerprint="f",
+        measured_at=stamp(START + slot * WINDOW / SLOTS),
+    )
+
+
+@dataclass
+class Endpoint:
+    """An endpoint that is sized slot after slot."""
+
+    wanted: int
+    noise: float
+    seed: int
+    pods: list[Pod] = field(default_factory=lambda: [Pod("pod-0", 256)])
+    kept: Points = ()
+    changes: list[int] = field(default_factory=list)
+
+    def run(self, windows: int) -> None:
+        generator = random.Random(self.seed)
+        for slot in range(windows * SLOTS):
+            self.pods[-1].serve(slot, generator, self.noise)
+            if slot and (slot < 10 * SLOTS or slot % SLOTS == 0):
+                self.look(slot)
+
+    def look(self, slot: int) -> None:
+        now = START + slot * WINDOW / SLOTS
+        measured = [one for pod in self.pods if (one := point(pod, slot)) is not None]
+        ledger = merge_points(self.kept, measured, now, WINDOW.total_seconds())
+        in_force = self.pods[-1].seqs
+        seqs = self.sized(ledger, slot, in_force)
+        if seqs != in_force:
+            self.changes.append(seqs)
+            self.pods.append(Pod(f"pod-{len(self.pods)}", seqs))
+        if seqs != in_force or matters(self.kept, ledger, now):
+            self.kept = ledger
+
+    def sized(self, ledger: Points, slot: int, in_force: int) -> int:
+        mixed = [one for pod in self.pods for one in pod.times(slot)] or [0.02] * 100
+        work = cases.workload(
+            (500,) * 600,
+            (100,) * 600,
+            queued_percent=90.0,
+            in_flight=cases.in_flight(running=41.0, kv_usage=0.01, scrapes=500),
+            time_per_output_token=histogram(mixed),
+        )
+        spec = cases.endpoint(
+            tuning={"initial": None, "minGainPercent": 10},
+            objectives={
+                "minOutputTokensPerSecond": self.wanted,
+                "maxTimeToFirstTokenSeconds": None,
+                "attainmentPercent": 90,
+            },
+        )
+        sizing = cases.sized(spec, work=work, ledger=ledger, in_force=Settings(in_force, FRACTION))
+        return sizing.settings.max_num_seqs
+
+
+@pytest.mark.parametrize(
+    ("noise", "seed"),
+    [
+        pytest.param(0.0, 0, id="each window like the other"),
+        pytest.param(0.05, 1, id="windows that differ by 5 percent"),
+    ],
+)
+@pytest.mark.parametrize("wanted", [50, 100, 120, 300])
+def test_the_right_rung_is_reached_in_three_changes_and_kept(wanted, noise, seed):
+    endpoint = Endpoint(wanted, noise, seed)
+    endpoint.run(60)
+    assert len(endpoint.changes) <= 3, endpoint.changes
+    settled = sum(len(pod.slots) for pod in endpoint.pods[:-1])
+    assert settled <= 10 * SLOTS
+    reached, right = endpoint.changes[-1], right_rung(wanted)
+    assert abs(RUNGS.index(reached) - RUNGS.index(right)) <= (1 if noise else 0)
+
+
+def real_point(seqs: int, at: int) -> SpeedPoint:
+    """What the simulated engine with measured step times gives while all its slots are busy."""
+    drafter = '{"method": "mtp", "num_speculative_tokens": 8}'
+    engine = simulate.Settings(
+        "nvidia/Qwen3.6-27B-NVFP4",
+        (
+            "--max-model-len", "1048576", "--max-num-seqs", str(seqs), "--kv-cache-dtype", "fp8",
+            "--gpu-memory-utilization", "0.952", "--speculative-config", drafter,
+        ),
+        {"VLLM_ALLOW_LONG_MAX_MODEL_LEN": "1"},
+    )  # fmt: skip
+    run = simulate.simulate_closed(
+        engine,
+        300,
+        lambda _: simulate.Arrival(0.0, 8700, 400, cached_tokens=8699),
+        60.0,
+    )
+    times = [
+        (one.finished_at - one.first_token_at) / (one.output_tokens - 1) for one in run.finished
+    ]
+    found = histogram(times)
+    return SpeedPoint(
+        sum(one.running for one in run.samples) / len(run.samples),
+        (1 / (sum(times) / len(times)),),
+        time_per_output_token=found,
+        newest_time_per_output_token=found,
+        cap_binding=True,
+        pod=f"pod-{at}",
+        fingerprint="f",
+        measured_at=stamp(START + at * WINDOW),
+    )
+
+
+def test_the_step_times_of_a_real_card_lead_to_a_rung_that_holds():
+    endpoint, ledger, seqs, seen = Endpoint(100, 0.0, 0), (), 256, []
+    for at in range(1, 7):
+        new = real_point(seqs, at)
+        now = START + at * WINDOW
+        ledger = merge_points(ledger, (new,), now, WINDOW.total_seconds())
+        seen.append(seqs)
+        seqs = endpoint.sized(ledger, 0, seqs)
+    assert seen[3:] == [seqs] * 3, seen
+    # A miss by less than minGainPercent moves nothing.
+    assert 90 <= new.speed < 130
