@@ -17,10 +17,14 @@ from parkade.sizing.footprint import (
     effective_requests,
     standard_error_percent,
 )
+from parkade.sizing.planner import KVLayout
+from parkade.sizing.planner.specs import Kind, LayerSpec
 from parkade.sizing.pool import Pool
 from parkade.sizing.result import Bound, BoundKind, FootprintUse
 from parkade.sizing.wording import count, number, rough
 from parkade.sizing.workload import InFlight, Workload
+
+_WINDOWS = frozenset({Kind.SLIDING_WINDOW, Kind.SLIDING_WINDOW_MLA})
 
 MANY_PREEMPTIONS = 0.1
 """Preemptions for each finished request from which on they count as many."""
@@ -39,8 +43,8 @@ class KVBound:
 
 def kv_bound(pool: Pool, workload: Workload) -> KVBound:
     """Return pool / footprint: measured where it was measured long enough, else computed."""
-    lookahead = pool.capacity.layout.lookahead_tokens
-    computed = computed_footprint(workload, lambda length: pool.capacity.blocks(length + lookahead))
+    layout = pool.capacity.layout
+    computed = computed_footprint(workload, lambda length: held_blocks(layout, length))
     effective = effective_requests(workload.output_tokens)
     error = standard_error_percent(computed.length_spread, effective[0])
     measured = workload.in_flight
@@ -57,6 +61,27 @@ def kv_bound(pool: Pool, workload: Workload) -> KVBound:
         f"{rough(effective[1])} equal ones by the buckets of their outputs)."
     )
     return KVBound(bound, footprint, (*sentences, uncertainty), error, effective)
+
+
+def held_blocks(layout: KVLayout, length: int) -> int:
+    """Return the blocks that a request of a length holds while it is answered.
+
+    What the planner's `blocks` reserves for windows (a whole batch of tokens in flight) is held
+    only while a prompt is read; afterwards blocks that left the window are freed
+    (`remove_skipped_blocks`, vllm/v1/core/single_type_kv_cache_manager.py), and of a chunk half
+    is filled on average.
+    """
+    tokens = length + layout.lookahead_tokens
+    return sum(max(_held(spec, tokens) for spec in group.specs) for group in layout.groups)
+
+
+def _held(spec: LayerSpec, tokens: int) -> int:
+    most = spec.blocks(tokens)
+    if spec.kind in _WINDOWS and spec.sliding_window is not None:
+        return min(most, -(-(spec.sliding_window - 1) // spec.block_size) + 1)
+    if spec.attention_chunk_size is not None and tokens > spec.attention_chunk_size:
+        return min(most, -(-spec.attention_chunk_size // (2 * spec.block_size)))
+    return most
 
 
 def enough_scrapes(in_flight: InFlight) -> bool:
