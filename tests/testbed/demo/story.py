@@ -222,15 +222,15 @@ def _knobs(before: tuple[int, str], after: tuple[int, str]) -> int:
 
 
 def _crashes(pods: Iterable[dict[str, Any]]) -> list[int]:
-    """Exit codes of engines that ended by themselves."""
-    codes: list[int] = []
-    for pod in pods:
-        if "deletionTimestamp" in pod["metadata"]:
-            continue
-        for container in pod["status"].get("containerStatuses", []):
-            states = (container["state"], container.get("lastState", {}))
-            codes += [one["terminated"]["exitCode"] for one in states if "terminated" in one]
-    return codes
+    """Exit codes of engines that failed: one that is asked to stop ends with 0."""
+    states = [
+        state
+        for pod in pods
+        for container in pod["status"].get("containerStatuses", [])
+        for state in (container["state"], container.get("lastState", {}))
+    ]
+    codes = [state["terminated"]["exitCode"] for state in states if "terminated" in state]
+    return [code for code in codes if code != 0]
 
 
 def _rejected(world: World) -> dict[str, Any] | None:
