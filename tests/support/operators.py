@@ -80,6 +80,9 @@ def running(kubeconfig: Path, namespace: str, **settings: Any) -> Iterator[Proce
 
 def _collect_sockets_of_ended_loop() -> None:
     """Kopf leaves the sockets of its watches to the end of the process; here it goes on."""
+    for thread in threading.enumerate():
+        if thread.name.startswith(("traffic", "hub", "nodes")):
+            thread.join(10)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()

@@ -29,14 +29,28 @@ def pods_of(http: httpx.Client, namespace: str, endpoint: str) -> list[dict[str,
     return sorted(alive, key=lambda pod: pod["metadata"]["creationTimestamp"])
 
 
-def run(http: httpx.Client, pod: dict[str, Any], *, ready: bool = False, restarts: int = 0) -> None:
+def run(
+    http: httpx.Client,
+    pod: dict[str, Any],
+    *,
+    ready: bool = False,
+    restarts: int = 0,
+    at: datetime | None = None,
+) -> None:
     """The container runs, and is ready or not."""
-    running = {"running": {"startedAt": stamp()}}
-    _write(http, pod, "Running", _container(running, ready=ready, restarts=restarts), ready=ready)
+    running = {"running": {"startedAt": stamp(at)}}
+    container = _container(running, ready=ready, restarts=restarts)
+    _write(http, pod, "Running", container, ready=ready, at=at)
 
 
 def crash(
-    http: httpx.Client, pod: dict[str, Any], message: str, *, exit_code: int = 1, restarts: int = 0
+    http: httpx.Client,
+    pod: dict[str, Any],
+    message: str,
+    *,
+    exit_code: int = 1,
+    restarts: int = 0,
+    at: datetime | None = None,
 ) -> None:
     """The container ended; ten seconds later a real kubelet would say CrashLoopBackOff."""
     ended = {
@@ -44,17 +58,25 @@ def crash(
             "exitCode": exit_code,
             "reason": "Error" if exit_code else "Completed",
             "message": message,
-            "startedAt": stamp(),
-            "finishedAt": stamp(),
+            "startedAt": stamp(at),
+            "finishedAt": stamp(at),
         }
     }
-    _write(http, pod, "Running", _container(ended, ready=False, restarts=restarts), ready=False)
+    container = _container(ended, ready=False, restarts=restarts)
+    _write(http, pod, "Running", container, ready=False, at=at)
 
 
-def wait_for_image(http: httpx.Client, pod: dict[str, Any], reason: str, message: str) -> None:
+def wait_for_image(
+    http: httpx.Client,
+    pod: dict[str, Any],
+    reason: str,
+    message: str,
+    at: datetime | None = None,
+) -> None:
     """The container waits, for example with ImagePullBackOff."""
     waiting = {"waiting": {"reason": reason, "message": message}}
-    _write(http, pod, "Pending", _container(waiting, ready=False, restarts=0), ready=False)
+    container = _container(waiting, ready=False, restarts=0)
+    _write(http, pod, "Pending", container, ready=False, at=at)
 
 
 @contextmanager
@@ -115,9 +137,15 @@ def _container(state: dict[str, Any], *, ready: bool, restarts: int) -> dict[str
 
 
 def _write(
-    http: httpx.Client, pod: dict[str, Any], phase: str, container: dict[str, Any], *, ready: bool
+    http: httpx.Client,
+    pod: dict[str, Any],
+    phase: str,
+    container: dict[str, Any],
+    *,
+    ready: bool,
+    at: datetime | None,
 ) -> None:
-    now = stamp()
+    now = stamp(at)
     conditions = [
         {"type": kind, "status": status, "lastTransitionTime": now}
         for kind, status in {

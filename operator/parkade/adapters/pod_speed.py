@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from parkade.adapters.traffic import EndpointKey, PodTraffic, Traffic, histogram_of
+from parkade.adapters.vllm_metrics import Scope
 from parkade.sizing.histograms import Histogram, quantile_inside, read_histogram
 from parkade.sizing.ledger import PointSource, SpeedPoint, speed_point
 from parkade.sizing.points import stamp
@@ -19,8 +20,12 @@ from parkade.sizing.points import stamp
 MIN_FINISHED = 30
 """The share of requests that decides is one in ten: three of these lie above it."""
 
+MIN_SHARE_OF_WINDOW = 0.2
+"""A pod that was busy for less is left out: at first only short requests have finished, and it
+ran fewer than it will."""
+
 BINDING_SHARE = 0.9
-"""Mean running requests of max_num_seqs from which on the setting is what limits them."""
+"""Running requests of max_num_seqs from which on the setting is what limits them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,24 +42,31 @@ def speed_points(
 ) -> tuple[SpeedPoint, ...]:
     """Return a point for each pod of an endpoint that says enough of itself in the window.
 
-    `ran` tells of a pod's name what it ran; None leaves the pod out. Concurrency is the mean of
-    running requests over scrapes that saw any; the speed is that of the median request.
+    `ran` tells of a pod's name what it ran; None leaves the pod out. The speed is that of the
+    median request. Concurrency is what a request saw beside itself, E[n^2] / E[n] over scrapes
+    with n running: histograms count requests, and most of them run when many do, so the plain
+    mean over time of a busy and a quiet hour would say that slow tokens come with few requests.
     """
     at = stamp(datetime.fromtimestamp(traffic.at, UTC))
     found = []
     for name, pod in sorted(traffic.of(key).items()):
         what = ran(name)
-        point = None if what is None else _point(pod, what, traffic.scope.step_seconds)
+        point = None if what is None else _point(pod, what, traffic.scope)
         if point is not None:
             found.append(replace(point, pod=name, measured_at=at))
     return tuple(found)
 
 
-def _point(pod: PodTraffic, ran: Ran, step_seconds: float) -> SpeedPoint | None:
-    times, steps = _read(pod, "token_time"), pod.numbers.get("busy_steps", 0.0)
-    if times is None or times.total < MIN_FINISHED or not steps > 0:
+def _point(pod: PodTraffic, ran: Ran, scope: Scope) -> SpeedPoint | None:
+    times = _read(pod, "token_time")
+    busy_seconds = pod.numbers.get("busy_steps", 0.0) * scope.step_seconds
+    if times is None or times.total < MIN_FINISHED:
         return None
-    running = pod.numbers.get("running_sum", 0.0) / steps
+    if not busy_seconds >= MIN_SHARE_OF_WINDOW * scope.window_seconds:
+        return None
+    running = _ratio(pod.numbers.get("running_squares"), pod.numbers.get("running_sum", 0.0))
+    if running is None:
+        return None
     seconds = quantile_inside(times, 0.5)
     point = speed_point(
         running, [1.0 / max(seconds, 1e-9)], _first_token(pod), source=PointSource.LEDGER
@@ -68,7 +80,7 @@ def _point(pod: PodTraffic, ran: Ran, step_seconds: float) -> SpeedPoint | None:
         newest_time_per_output_token=times,
         cap_binding=ran.max_num_seqs is not None and running >= BINDING_SHARE * ran.max_num_seqs,
         acceptance=_share(pod, "accepted_tokens", "draft_tokens"),
-        output_tokens_per_second=_ratio(pod.numbers.get("generated"), steps * step_seconds),
+        output_tokens_per_second=_ratio(pod.numbers.get("generated"), busy_seconds),
         context_tokens=_context_tokens(pod),
         prefill_share=prefill,
         decoding=None if prefill is None else running * (1.0 - prefill),

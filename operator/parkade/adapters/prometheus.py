@@ -91,6 +91,9 @@ class _Session(PrometheusConnect):  # type: ignore[misc] # the library has no ty
         response: requests.Response = self._session.post(f"{self.url}{path}", data=form, **options)
         return response
 
+    def close(self) -> None:
+        self._session.close()
+
 
 @dataclass(slots=True)
 class Prometheus:
@@ -107,6 +110,10 @@ class Prometheus:
         self._client = _Session(
             url=self.server.url.rstrip("/"), session=session, retry=Retry(0, redirect=False)
         )
+
+    def close(self) -> None:
+        """Close idle connections."""
+        self._client.close()
 
     def query(self, promql: str, *, at: float | None = None) -> Answer:
         """Evaluate an expression as an instant vector at a Unix time (default: the server's now).
@@ -130,7 +137,7 @@ class Prometheus:
                 content = _read(response, deadline)
                 return _answer(response, content)
         except (requests.RequestException, OSError) as error:
-            raise UnavailableError(cut(f"Prometheus {self.server.url}: {error}")) from error
+            raise UnavailableError(f"Prometheus {self.server.url}: {_why(error)}") from error
 
     def _headers(self) -> dict[str, str]:
         headers = {"Accept": "application/json"}
@@ -139,6 +146,22 @@ class Prometheus:
         if self.server.token_file is not None:
             headers["Authorization"] = f"Bearer {_token(self.server.token_file)}"
         return headers
+
+
+def _why(error: Exception) -> str:
+    """Return the cause in steady words: the library's own hold addresses of objects.
+
+    These words end up in a condition, and a condition that changes at each try is a write.
+    """
+    if isinstance(error, requests.exceptions.ConnectTimeout):
+        return "no connection in time"
+    if isinstance(error, requests.Timeout):
+        return "no answer in time"
+    if isinstance(error, requests.exceptions.SSLError):
+        return "its certificate is not accepted; check caFile"
+    if isinstance(error, requests.ConnectionError):
+        return "no connection (refused, reset, or no such host)"
+    return cut(f"{type(error).__name__}: {error}")
 
 
 def escape(value: str) -> str:

@@ -129,6 +129,7 @@ def _gauges(scope: Scope, window: str) -> Iterator[tuple[str, str]]:
     peak = f"sum by ({scope.by_endpoint}) ({rate})"
     counted = f"{COUNTERS['prompt_count']}{scope.selector}{window}"
     yield "running_sum", f"sum_over_time(({running} > 0){steps})"
+    yield "running_squares", f"sum_over_time((({running} > 0) ^ 2){steps})"
     yield "usage_sum", f"sum_over_time(({usage} and ({running} > 0)){steps})"
     yield "busy_steps", f"count_over_time(({running} > 0){steps})"
     yield "all_steps", f"count_over_time({running}{steps})"

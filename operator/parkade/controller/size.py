@@ -36,7 +36,10 @@ from parkade.sizing.recommend import (
 from parkade.sizing.workload import CannotTell, Workload
 
 SCRAPES_UNTIL_MISSED = 4
-"""A pod that has been ready for so many scrape intervals should be in the answer."""
+"""A pod that has been ready for so many scrape intervals should be in the answer ..."""
+
+SECONDS_UNTIL_MISSED = 30
+"""... but not before Prometheus has discovered it (5 s is its least) and been asked again."""
 
 FALSE_REASONS = frozenset({Reason.INSUFFICIENT_REQUESTS, Reason.NO_TRAFFIC, Reason.ASSUMED_LENGTHS})
 """Known and too little; every other reason means that it is not known."""
@@ -100,7 +103,9 @@ def observe_workload(seen: Observation, traffic: Traffic | CannotTell) -> Worklo
     if isinstance(traffic, CannotTell):
         return traffic
     settled = seen.now - timedelta(
-        seconds=SCRAPES_UNTIL_MISSED * traffic.scope.scrape_interval_seconds
+        seconds=max(
+            SECONDS_UNTIL_MISSED, SCRAPES_UNTIL_MISSED * traffic.scope.scrape_interval_seconds
+        )
     )
     expected = [
         pod.name

@@ -59,6 +59,9 @@ class Workloads:
     def stop(self) -> None:
         """Start no further reading."""
         self._answers.stop()
+        with self._lock:
+            for client in self._clients.values():
+                client.close()
 
     def _ask(self, slot: Slot) -> Traffic | CannotTell:
         answer = self._read(slot)
