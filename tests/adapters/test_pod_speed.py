@@ -16,14 +16,14 @@ def served_pod(pod, running, milliseconds, requests=300, **changes):
     """A pod that held so many requests, each at that time per token."""
     seconds = milliseconds / 1000
     counts = {edge: requests if float(edge) >= seconds else 0 for edge in ("0.01", "0.025", "0.05")}
-    return busy_pod(
-        pod,
-        running_sum=[of_pod(running * 200, pod)],
-        token_time_buckets=buckets({**counts, "+Inf": requests}, pod=pod),
-        token_time_sum=[of_pod(requests * seconds, pod)],
-        token_time_count=[of_pod(requests, pod)],
-        **changes,
-    )
+    table = {
+        "running_sum": [of_pod(running * 200, pod)],
+        "running_squares": [of_pod(running**2 * 200, pod)],
+        "token_time_buckets": buckets({**counts, "+Inf": requests}, pod=pod),
+        "token_time_sum": [of_pod(requests * seconds, pod)],
+        "token_time_count": [of_pod(requests, pod)],
+    }
+    return busy_pod(pod, **{**table, **changes})
 
 
 def points_of(*tables, ran=RAN.get):
@@ -42,6 +42,19 @@ def test_each_pod_has_its_own_concurrency_and_speed():
     assert new.measured_at == "2023-11-14T22:13:20Z"
     assert new.newest_time_per_output_token == new.time_per_output_token
     assert new.context_tokens == pytest.approx(48 * 2_100_000 / (16 * 200))
+
+
+def test_a_busy_and_a_quiet_hour_give_the_concurrency_that_most_requests_saw():
+    """100 scrapes with 130 running and 100 with 4: the plain mean would say 67."""
+    table = served_pod(
+        "old",
+        130,
+        45,
+        running_sum=[of_pod(100 * 130 + 100 * 4, "old")],
+        running_squares=[of_pod(100 * 130**2 + 100 * 4**2, "old")],
+    )
+    (point,) = points_of(table)
+    assert point.concurrency == pytest.approx(126.2, abs=0.1)
 
 
 def test_what_else_a_pod_says_of_itself():
@@ -78,6 +91,10 @@ def test_what_else_a_pod_says_of_itself():
         pytest.param({**served_pod("new", 16, 7), "running_sum": []}, id="nothing running"),
         pytest.param(
             {**served_pod("new", 16, 7), "running_sum": [of_pod("NaN", "new")]}, id="NaN running"
+        ),
+        pytest.param(
+            {**served_pod("new", 16, 7), "busy_steps": [of_pod(47, "new")]},
+            id="busy for less than a fifth of the window",
         ),
         pytest.param(
             {**served_pod("new", 16, 7), "busy_steps": [of_pod("NaN", "new")]}, id="NaN scrapes"

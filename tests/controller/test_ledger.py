@@ -52,6 +52,7 @@ def served(at, running, milliseconds, requests=300.0):
             "token_time_sum": requests * seconds,
             "token_time_count": requests,
             "running_sum": running * 200.0,
+            "running_squares": running**2 * 200.0,
             "usage_sum": 20.0,
             "busy_steps": 200.0,
             "all_steps": 240.0,
