@@ -40,6 +40,38 @@ def test_points_whose_cap_was_binding_outrank_others_on_the_same_rung():
     assert [one.concurrency for one in curve.points] == [32]
 
 
+def test_what_is_not_citable_counts_where_nothing_citable_is():
+    """One window at a load that nobody measured since still says that more would be too many."""
+    citable = cases.point(28, 101, source=LEDGER)
+    beyond = SpeedPoint(130.0, (28.0,), source=LEDGER)
+    beside = SpeedPoint(28.0, (20.0,), source=LEDGER, cap_binding=True)
+    assert [one.concurrency for one in speed_curve((citable, beyond), 90).points] == [28, 130]
+    assert speed_curve((citable, beside), 90).points[0].seconds == pytest.approx(1 / 101, rel=0.01)
+    assert bound((citable, beyond), 100).bound.value == pytest.approx(28.4, abs=0.1)
+
+
+def test_pods_that_ran_at_one_time_do_not_make_a_point_citable():
+    pods = [SpeedPoint(16.0, (120.0,), source=LEDGER, pod=name) for name in "abcdef"]
+    curve = speed_curve(pods, 90)
+    assert curve.citable is False
+    assert [one.spread_percent for one in curve.points] == [10.0]
+
+
+def test_the_line_through_production_windows_ends_a_climb_where_it_crosses():
+    points = [cases.point(3, 1000 / 3.75, source=LEDGER), cases.point(26, 105, source=LEDGER)]
+    found = bound(points, 100)
+    assert found.open_ended
+    assert 27 < found.bound.value < 30
+    near = [cases.point(20, 105.1, source=LEDGER), cases.point(26, 105, source=LEDGER)]
+    assert bound(near, 100).bound.value == 52
+
+
+def test_a_flat_line_makes_an_uncertain_crossing():
+    steep = bound((cases.point(8, 250), cases.point(32, 50)), 100)
+    flat = bound((cases.point(8, 101), cases.point(32, 99)), 100)
+    assert steep.standard_error_percent < flat.standard_error_percent <= 25
+
+
 def test_times_that_fall_with_load_are_pooled():
     curve = speed_curve((cases.point(8, 100), cases.point(16, 110), cases.point(32, 50)), 90)
     times = [one.seconds for one in curve.points]

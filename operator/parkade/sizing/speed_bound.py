@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from parkade.sizing.histograms import quantile_inside
-from parkade.sizing.ledger import CITABLE_WINDOWS, PointSource, SpeedPoint
+from parkade.sizing.ledger import PointSource, SpeedPoint
 from parkade.sizing.points import pooled, rung_of
 from parkade.sizing.result import Bound, BoundKind
 from parkade.sizing.wording import milliseconds, number, rough
@@ -66,40 +66,63 @@ def speed_curve(points: Sequence[SpeedPoint], attainment_percent: float) -> Spee
 
     Citable points count, and beyond the lowest and the highest of them the others too: there
     nothing better is known. Of points on one rung, those whose cap was binding outrank the
-    others; windows of several pods are pooled.
+    others; windows of several pods are pooled, and are citable where those of one pod are
+    (windows of two pods at one time are not independent).
     """
     by_rung: dict[int, list[SpeedPoint]] = {}
     for one in points:
         by_rung.setdefault(rung_of(one.concurrency), []).append(one)
-    known = [_outranking(group) for group in by_rung.values()]
-    citable = [one for one in known if one.citable]
-    usable = _with_the_outer(citable, known) if citable else known
+    rungs = [_outranking(group) for group in by_rung.values()]
+    usable = _that_count(rungs)
     if not usable:
         return None
     times = [_time_point(one, attainment_percent / 100) for one in usable]
     return SpeedCurve(
         tuple(_never_falling(sorted(times, key=lambda one: one.concurrency))),
-        citable=bool(citable),
-        benchmark=any(one.source is PointSource.BENCHMARK for one in usable),
+        citable=any(one.citable for one in rungs),
+        benchmark=any(one.point.source is PointSource.BENCHMARK for one in usable),
     )
 
 
-def _outranking(group: list[SpeedPoint]) -> SpeedPoint:
-    """Return the point that stands for a rung: pooled windows, or the newest benchmark."""
-    group = [one for one in group if one.cap_binding] or group
+@dataclass(frozen=True, slots=True)
+class _Rung:
+    """The point that stands for a rung."""
+
+    point: SpeedPoint
+    citable: bool
+
+    @property
+    def spread_percent(self) -> float:
+        """The half-width of the 95 % interval, assumed where windows are too few to tell it."""
+        measured = self.point.spread_percent
+        if self.citable or self.point.source is PointSource.BENCHMARK:
+            return measured
+        return max(measured, FEW_WINDOWS_SPREAD_PERCENT)
+
+
+def _outranking(group: list[SpeedPoint]) -> _Rung:
+    """Return pooled windows, or the newest benchmark: of points whose cap bound, if they count."""
+    binding = [one for one in group if one.cap_binding]
+    if any(one.citable for one in binding) or not any(one.citable for one in group):
+        group = binding or group
     benchmarks = [one for one in group if one.source is PointSource.BENCHMARK]
-    return benchmarks[-1] if benchmarks else pooled(group)
+    if benchmarks:
+        newest = next((one for one in reversed(benchmarks) if one.citable), benchmarks[-1])
+        return _Rung(newest, newest.citable)
+    return _Rung(pooled(group), any(one.citable for one in group))
 
 
-def _with_the_outer(citable: list[SpeedPoint], known: list[SpeedPoint]) -> list[SpeedPoint]:
-    low = min(one.concurrency for one in citable)
-    high = max(one.concurrency for one in citable)
-    return [one for one in known if one.citable or not low <= one.concurrency <= high]
+def _that_count(rungs: list[_Rung]) -> list[_Rung]:
+    citable = [one.point.concurrency for one in rungs if one.citable]
+    if not citable:
+        return rungs
+    low, high = min(citable), max(citable)
+    return [one for one in rungs if one.citable or not low <= one.point.concurrency <= high]
 
 
-def _time_point(point: SpeedPoint, share: float) -> TimePoint:
+def _time_point(rung: _Rung, share: float) -> TimePoint:
+    point, spread = rung.point, rung.spread_percent
     median = point.seconds_per_token
-    spread = _spread_percent(point)
     if point.time_per_output_token is None or point.time_per_output_token.total <= 0:
         return TimePoint(
             point.concurrency,
@@ -112,13 +135,6 @@ def _time_point(point: SpeedPoint, share: float) -> TimePoint:
     low, high = point.time_per_output_token.quantile(share)
     inside = quantile_inside(point.time_per_output_token, share)
     return TimePoint(point.concurrency, inside, low, high, by_share=True, spread_percent=spread)
-
-
-def _spread_percent(point: SpeedPoint) -> float:
-    few = len(point.output_tokens_per_second_per_request) < CITABLE_WINDOWS
-    if few and point.source is PointSource.LEDGER:
-        return max(point.spread_percent, FEW_WINDOWS_SPREAD_PERCENT)
-    return point.spread_percent
 
 
 def _never_falling(points: list[TimePoint]) -> list[TimePoint]:
