@@ -2,13 +2,12 @@
 
 import threading
 
-import kubernetes
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from parkade.adapters import events, nodes, rbac
-from parkade.adapters.cluster import Cluster, UndeclaredAccessError, connect
+from parkade.adapters.cluster import UndeclaredAccessError, connect
 from parkade.adapters.errors import (
     ConflictError,
     ForbiddenError,
@@ -18,16 +17,8 @@ from parkade.adapters.errors import (
     UnavailableError,
     UnusableAnswerError,
 )
+from support.clusters import cluster_at
 from support.servers import Reply, serving
-
-
-def cluster_at(url, **timeouts):
-    configuration = kubernetes.client.Configuration()
-    configuration.host = url
-    configuration.retries = False
-    configuration.api_key["BearerToken"] = "secret"
-    configuration.api_key_prefix["BearerToken"] = "Bearer"
-    return Cluster(kubernetes.client.ApiClient(configuration), **timeouts)
 
 
 def call(work, *replies):
