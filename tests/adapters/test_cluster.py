@@ -63,13 +63,34 @@ def test_an_apply_leaves_what_it_was_given_as_it_was():
     assert "resourceVersion" not in DEPLOYMENT["metadata"]
 
 
-def test_a_status_goes_to_its_subresource_with_the_uid():
+def test_a_status_goes_to_its_subresource_with_the_version_that_was_seen():
     _, asked = call(
-        lambda cluster: cluster.apply_status("ns", "iep", "u-1", {"a": 1}), Reply(body={})
+        lambda cluster: cluster.apply_status("ns", "iep", "u-1", {"a": 1}, "7"), Reply(body={})
     )
     assert asked[0].path.endswith("/namespaces/ns/inferenceendpoints/iep/status")
-    assert asked[0].json["metadata"]["uid"] == "u-1"
+    assert asked[0].json["metadata"]["resourceVersion"] == "7"
     assert asked[0].json["status"] == {"a": 1}
+
+
+def test_a_status_follows_its_resource_that_changed_meanwhile():
+    standing = {"metadata": {"uid": "u-1", "resourceVersion": "9"}}
+    _, asked = call(
+        lambda cluster: cluster.apply_status("ns", "iep", "u-1", {"a": 1}, "7"),
+        status(409, "changed"),
+        Reply(body=standing),
+        Reply(body={}),
+    )
+    assert [one.method for one in asked] == ["PATCH", "GET", "PATCH"]
+    assert asked[2].json["metadata"]["resourceVersion"] == "9"
+
+
+def test_a_status_never_goes_to_another_resource_of_the_name():
+    with pytest.raises(ConflictError, match="another resource of this name"):
+        call(
+            lambda cluster: cluster.apply_status("ns", "iep", "u-1", {"a": 1}, "7"),
+            status(409, "changed"),
+            Reply(body={"metadata": {"uid": "u-2", "resourceVersion": "9"}}),
+        )
 
 
 def test_a_list_follows_its_pages():

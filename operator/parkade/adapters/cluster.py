@@ -19,6 +19,7 @@ import urllib3
 from parkade.adapters import rbac
 from parkade.adapters.errors import (
     AdapterError,
+    ConflictError,
     InvalidError,
     NotFoundError,
     UnavailableError,
@@ -182,24 +183,23 @@ class Cluster:
             )
         )
 
-    def apply_status(self, namespace: str, name: str, uid: str, status: Mapping[str, Any]) -> Raw:
-        """Apply the status of an InferenceEndpoint; ConflictError if another UID stands there."""
-        return self._object(
-            Request(
-                rbac.ENDPOINTS_STATUS,
-                "patch",
-                namespace,
-                name,
-                query=(("fieldManager", names.FIELD_MANAGER), ("force", "true")),
-                body={
-                    "apiVersion": names.API_VERSION,
-                    "kind": names.KIND,
-                    "metadata": {"namespace": namespace, "name": name, "uid": uid},
-                    "status": dict(status),
-                },
-                content_type=APPLY_PATCH,
-            )
-        )
+    def apply_status(
+        self, namespace: str, name: str, uid: str, status: Mapping[str, Any], resource_version: str
+    ) -> Raw:
+        """Apply the status of an InferenceEndpoint; ConflictError if another UID stands there.
+
+        The API server ignores a uid in an apply to /status of a custom resource (it answers 200),
+        but not a resourceVersion. Where the same resource merely changed since, the status goes to
+        what stands: it says itself of which generation it is.
+        """
+        try:
+            return self._object(_status_request(namespace, name, status, resource_version))
+        except ConflictError:
+            standing = self.get(rbac.ENDPOINTS, namespace, name)
+        meta = (standing or {}).get("metadata") or {}
+        if meta.get("uid") != uid:
+            raise ConflictError(f"{namespace}/{name}: another resource of this name stands there")
+        return self._object(_status_request(namespace, name, status, meta["resourceVersion"]))
 
     def create(self, resource: Resource, body: Mapping[str, Any]) -> Raw:
         """Create the object; ConflictError if it is there."""
@@ -325,6 +325,29 @@ def _load(configuration: Any, kubeconfig: str | None, context: str | None) -> No
             return
     kubernetes.config.load_kube_config(
         config_file=kubeconfig, context=context, client_configuration=configuration
+    )
+
+
+def _status_request(
+    namespace: str, name: str, status: Mapping[str, Any], resource_version: str
+) -> Request:
+    return Request(
+        rbac.ENDPOINTS_STATUS,
+        "patch",
+        namespace,
+        name,
+        query=(("fieldManager", names.FIELD_MANAGER), ("force", "true")),
+        body={
+            "apiVersion": names.API_VERSION,
+            "kind": names.KIND,
+            "metadata": {
+                "namespace": namespace,
+                "name": name,
+                "resourceVersion": resource_version,
+            },
+            "status": dict(status),
+        },
+        content_type=APPLY_PATCH,
     )
 
 

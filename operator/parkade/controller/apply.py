@@ -70,7 +70,9 @@ class Writer:
         """Write the status where it changed; True where it did."""
         if new == old:
             return False
-        stored = self.cluster.apply_status(endpoint.namespace, endpoint.name, endpoint.uid, new)
+        stored = self.cluster.apply_status(
+            endpoint.namespace, endpoint.name, endpoint.uid, new, endpoint.resource_version
+        )
         self._noted(rbac.ENDPOINTS, stored, kind="Status")
         return True
 
