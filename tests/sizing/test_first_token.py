@@ -10,7 +10,7 @@ from parkade.sizing.first_token import (
     service,
 )
 from parkade.sizing.histograms import read_histogram
-from parkade.sizing.speed_bound import speed_curve
+from parkade.sizing.speed_curve import speed_curve
 
 CURVE = speed_curve(cases.ladder(), 90)
 

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from parkade.sizing.histograms import quantile_inside, read_histogram
 from parkade.sizing.ledger import PointSource, SpeedPoint
-from parkade.sizing.speed_bound import overhead, speed_bound, speed_curve
+from parkade.sizing.speed_bound import overhead, speed_bound
+from parkade.sizing.speed_curve import speed_curve
 
 LEDGER = PointSource.LEDGER
 

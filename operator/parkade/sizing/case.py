@@ -14,12 +14,8 @@ from parkade.sizing.kv_bound import KVBound, kv_bound
 from parkade.sizing.ledger import SpeedPoint
 from parkade.sizing.pool import Pool, Setup
 from parkade.sizing.result import Bound, BoundKind
-from parkade.sizing.speed_bound import (
-    SpeedBound,
-    SpeedCurve,
-    speed_bound,
-    speed_curve,
-)
+from parkade.sizing.speed_bound import SpeedBound, speed_bound
+from parkade.sizing.speed_curve import SpeedCurve, speed_curve
 from parkade.sizing.traffic import assumed_workload
 from parkade.sizing.wording import rough
 from parkade.sizing.workload import CannotTell, Workload

@@ -16,7 +16,7 @@ from parkade.sizing.footprint import prefill_ratio
 from parkade.sizing.ladder import TOP
 from parkade.sizing.ledger import SpeedPoint
 from parkade.sizing.result import Bound, BoundKind
-from parkade.sizing.speed_bound import SpeedCurve
+from parkade.sizing.speed_curve import SpeedCurve
 from parkade.sizing.wording import number, rough
 from parkade.sizing.workload import Workload
 

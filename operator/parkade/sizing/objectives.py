@@ -11,7 +11,7 @@ from parkade.sizing.first_token import first_token_seconds
 from parkade.sizing.histograms import Histogram
 from parkade.sizing.ledger import SpeedPoint
 from parkade.sizing.result import ObjectivesVerdict
-from parkade.sizing.speed_bound import SpeedCurve
+from parkade.sizing.speed_curve import SpeedCurve
 from parkade.sizing.wording import number, rough
 from parkade.sizing.workload import Workload
 
