@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 from testbed.cluster import cgroups, mountpoints
+from testbed.cluster.processes import start_ticks
 
 
 class Traces:
@@ -17,11 +18,15 @@ class Traces:
         (state_file,) = state_home.rglob("state.json")
         self.folder = state_file.parent
         self.state = json.loads(state_file.read_text(encoding="utf-8"))
-        self.namespaces = {
-            str(Path(f"/proc/{pid}/ns/pid_for_children").readlink())
-            for name, (pid, _ticks) in self.state["processes"].items()
-            if name.startswith("namespaces")
-        } - {str(Path("/proc/self/ns/pid").readlink())}
+        # Not the namespaces but who is in them: the kernel gives their numbers to new ones.
+        namespaces = {
+            _namespace(Path(f"/proc/{pid}")) for pid in self._recorded("namespaces-first")
+        }
+        self.inside = {
+            (int(process.name), start_ticks(int(process.name)))
+            for process in _processes()
+            if _namespace(process) in namespaces
+        }
         self.rules = packet_filter_rules()
 
     def remaining(self):
@@ -47,12 +52,20 @@ class Traces:
         }
         return {kind: found for kind, found in kinds.items() if found}
 
+    def _recorded(self, name):
+        return [pid for key, (pid, _ticks) in self.state["processes"].items() if key == name]
+
     def _processes(self):
-        for process in Path("/proc").iterdir():
-            if process.name.isdigit() and int(process.name) != os.getpid():
-                command, namespace = _command_line(process), _namespace(process)
-                if str(self.folder) in command or namespace in self.namespaces:
-                    yield f"{process.name} {command[:120]}"
+        for process in _processes():
+            command = _command_line(process)
+            identity = (int(process.name), start_ticks(int(process.name)))
+            if str(self.folder) in command or identity in self.inside:
+                yield f"{process.name} {command[:120]}"
+
+
+def _processes():
+    own = str(os.getpid())
+    return [path for path in Path("/proc").iterdir() if path.name.isdigit() and path.name != own]
 
 
 def packet_filter_rules():
