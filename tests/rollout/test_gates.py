@@ -293,6 +293,20 @@ def entry(verdict: Verdict, reason: str = "EngineFailed", **changes) -> HistoryE
             id="an orphan stays, and is named with the command that helps",
         ),
         pytest.param(
+            at_rest(foreign=(ForeignChild("Pod", "pod-9", "rs-9"),), wanted=settings()),
+            Action.HOLD,
+            Reason.APPLIED,
+            "max_num_seqs 256, gpu_memory_utilization 0.9 runs.",
+            id="pods of an own Deployment that somebody deleted do not stand in the way",
+        ),
+        pytest.param(
+            at_rest(deployment=deployment(GOOD, deleting=True)),
+            Action.HOLD,
+            Reason.ROLLOUT_IN_PROGRESS,
+            "Waits until deployment/contracts, which is being deleted, is gone.",
+            id="a Deployment that somebody deletes is awaited",
+        ),
+        pytest.param(
             at_rest({"replicas": 3}, deployment=deployment(GOOD, 2)),
             Action.HOLD,
             Reason.SCALING,

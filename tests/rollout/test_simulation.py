@@ -6,11 +6,13 @@ A failing history names its seed: `SEED=1234 make simulate` plays it alone.
 import os
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from rollout.support.history import History
+from rollout.support.history import EVENTS, History
 
 CHUNKS = 12
-HISTORIES = int(os.environ.get("PARKADE_HISTORIES", "216"))
+HISTORIES = int(os.environ.get("PARKADE_HISTORIES", "480"))
 FIRST_SEED = int(os.environ.get("SEED", "0"))
 
 
@@ -20,3 +22,19 @@ def test_random_histories_keep_the_promises(chunk: int) -> None:
     seeds = range(FIRST_SEED + chunk, FIRST_SEED + HISTORIES, CHUNKS)
     for seed in seeds:
         History(seed).play()
+
+
+@pytest.mark.timeout(600)
+@settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
+)
+@given(
+    seed=st.integers(0, 10_000),
+    script=st.lists(st.sampled_from(sorted(dict(EVENTS))), min_size=1, max_size=14),
+)
+def test_scripted_histories_keep_the_promises(seed: int, script: list[str]) -> None:
+    """The same with events that shrink to the few that matter."""
+    History(seed, script=tuple(script)).play()

@@ -185,7 +185,7 @@ def test_a_canary_is_not_yet_what_is_applied() -> None:
         pytest.param(at_rest({"replicas": 0}), ("True", "ScaledToZero"), id="none asked for"),
         pytest.param(at_rest({"suspend": True}, pods=()), ("False", "Suspended"), id="suspended"),
         pytest.param(
-            at_rest(foreign=(ForeignChild("Pod", "p", "rs-0"),), pods=()),
+            at_rest(foreign=(ForeignChild("Deployment", "p", "uid-0"),), pods=()),
             ("False", "WaitingForOldChildren"),
             id="old children",
         ),

@@ -13,6 +13,7 @@ from parkade.api.conditions import Reason
 from parkade.rollout.actions import Action, Plan, PlanInputs
 from parkade.rollout.gates import GATES
 from parkade.rollout.inflight import (
+    LOOK_AGAIN_SECONDS,
     candidate_failed,
     candidate_is_inconclusive,
     candidate_passed,
@@ -39,6 +40,7 @@ from parkade.rollout.starting import nothing_runs_yet, spec_stays_rejected, user
 from parkade.rollout.waiting import (
     advises_only,
     being_deleted,
+    deployment_is_being_deleted,
     old_children_are_there,
     suspended,
 )
@@ -50,6 +52,7 @@ MUST_NOT_ACT: tuple[Policy, ...] = (
     advises_only,  # targetRef
     old_children_are_there,  # of another uid
     suspended,  # takes back a candidate first
+    deployment_is_being_deleted,
 )
 IN_FLIGHT: tuple[Policy, ...] = (
     candidate_failed,  # first, so that what it teaches is never lost
@@ -91,10 +94,18 @@ def plan(inputs: PlanInputs) -> Plan:
     for policy in (*MUST_NOT_ACT, *chain):
         found = policy(now)
         if found is not None:
-            return _consistent(found)
-    return _consistent(now.plan(Action.HOLD, Reason.APPLIED, "Nothing to do."))
+            return _consistent(now, found)
+    return _consistent(now, now.plan(Action.HOLD, Reason.APPLIED, "Nothing to do."))
 
 
-def _consistent(found: Plan) -> Plan:
-    """Never Stalled and Reconciling together: kstatus reads the first one it finds."""
-    return replace(found, reconciling=None) if found.stalled is not None else found
+def _consistent(now: Situation, found: Plan) -> Plan:
+    """Never say Stalled and Reconciling together, and look again while pods are not ready.
+
+    kstatus reads the first of the two that it finds. Time alone can decide on a pod that waits.
+    """
+    if found.stalled is not None:
+        found = replace(found, reconciling=None)
+    if found.target is None or now.ready >= now.spec.replicas:
+        return found
+    soon = min(found.requeue_after_seconds or LOOK_AGAIN_SECONDS, LOOK_AGAIN_SECONDS)
+    return replace(found, requeue_after_seconds=soon)

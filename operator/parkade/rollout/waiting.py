@@ -42,7 +42,7 @@ def advises_only(now: Situation) -> Plan | None:
 
 def old_children_are_there(now: Situation) -> Plan | None:
     """Children of another uid are awaited, never taken over; those that stay are named."""
-    foreign = now.inputs.foreign
+    foreign = _in_the_way(now)
     if not foreign:
         return None
     orphans = [one for one in foreign if one.owner_uid is None and not one.deleting]
@@ -80,6 +80,32 @@ def suspended(now: Situation) -> Plan | None:
     plan = now.plan(Action.HOLD, Reason.SUSPENDED, message)
     unfinished = good is not None and deployment is not None and deployment.revision != good.hash
     return plan if unfinished else replace(plan, target=None)
+
+
+def deployment_is_being_deleted(now: Situation) -> Plan | None:
+    """Wait for a Deployment that somebody deletes; it is made anew once it is gone."""
+    deployment = now.deployment
+    if deployment is None or not deployment.deleting:
+        return None
+    message = f"Waits until deployment/{deployment.name}, which is being deleted, is gone."
+    plan = now.plan(Action.HOLD, Reason.ROLLOUT_IN_PROGRESS, message)
+    return replace(
+        plan,
+        target=None,
+        reconciling=reconciling(Reason.ROLLOUT_IN_PROGRESS, message),
+        requeue_after_seconds=LOOK_AGAIN_SECONDS,
+    )
+
+
+def _in_the_way(now: Situation) -> tuple[ForeignChild, ...]:
+    """Return the foreign children that matter.
+
+    Pods and ReplicaSets tell only their Deployment's uid. Where the record, which is bound to our
+    uid, has a revision already, they are of a Deployment of ours that somebody deleted.
+    """
+    if now.record.target is None:
+        return now.inputs.foreign
+    return tuple(one for one in now.inputs.foreign if one.kind not in {"Pod", "ReplicaSet"})
 
 
 def _waited_long(now: Situation) -> bool:

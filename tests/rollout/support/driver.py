@@ -95,6 +95,8 @@ class Operator:
     _parsed: tuple[Any, Endpoint] | None = None
     _read: tuple[Any, Record | None] | None = None
     _applied: tuple[Any, int] | None = None
+    _told: Any = None
+    _status: Any = None
 
     def endpoint(self) -> Endpoint:
         meta = self.raw["metadata"]
@@ -169,11 +171,16 @@ class Operator:
         self._apply(inputs, found)
         if stop_after == "children":
             return found
+        told = (found, inputs.endpoint.generation, [pod.is_ready for pod in inputs.pods])
+        if told == self._told and self.raw["status"] is self._status:
+            return found
         new = build_status(inputs, found, {}, OBSERVED, NO_OBJECTIVES, self.world.now)
         self.notes += events(found, self.raw["status"], new)
         if new != self.raw["status"]:
             self.writes += 1
             self.raw["status"] = new
+        else:
+            self._told, self._status = told, self.raw["status"]
         return found
 
     def _apply(self, inputs: PlanInputs, found: Plan) -> None:

@@ -84,6 +84,8 @@ class ViolatedError(AssertionError):
 class History:
     seed: int
     events: int = 12
+    script: tuple[str, ...] = ()
+    """Names of events to play instead of random ones."""
     log: list[str] = field(default_factory=list)
     disturbed: bool = False
     """A fault hit running pods since the candidate started: its effects are not tuning's."""
@@ -95,6 +97,8 @@ class History:
     blind: bool = False
     """Sizing cannot tell."""
     fingerprints: dict[int, str] = field(default_factory=dict)
+    checked: Any = None
+    """The status that was looked at last."""
 
     def __post_init__(self) -> None:
         self.rng = random.Random(self.seed)
@@ -110,8 +114,9 @@ class History:
     def play(self) -> None:
         """Live through random events, then in peace, and end well."""
         self._pass()
-        for _ in range(self.events):
-            name, event = self.rng.choice(EVENTS)
+        named = dict(EVENTS)
+        chosen = [(name, named[name]) for name in self.script]
+        for name, event in chosen or self.rng.choices(EVENTS, k=self.events):
             self.log.append(f"{self.world.now:%H:%M:%S} {name}")
             event(self)
             self._live(self.rng.choice([2, 4, 8, 16]), self.rng.choice([5, 15, 60]))
@@ -190,8 +195,10 @@ class History:
             if not self.lost and plan(blind) != found:
                 raise self._violated("a lost status changes the decision")
         self._check_promptness(before, found)
-        if not stop_after:
+        if not stop_after and self.operator.raw["status"] is not self.checked:
+            self.checked = self.operator.raw["status"]
             self._check_status(found)
+        if not stop_after:
             self.lost = ""
         return found
 
