@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from parkade.adapters.vllm_metrics import Scope
+from parkade.adapters.vllm_metrics import DeploymentScope, Scope
 from parkade.cli.errors import UsageError
 from parkade.cli.main import main
-from parkade.cli.plan_target import DeploymentScope, Extra, endpoint_of
+from parkade.cli.plan_target import Extra, endpoint_of
 from support.metrics_server import busy_pod, prometheus_with
 from support.servers import Reply, serving
 
@@ -50,7 +50,7 @@ def test_arguments_become_a_spec_and_settings_what_is_in_force():
     assert spec.engine.kv_cache_dtype == "fp8"
     assert spec.engine.extra_args == ("--enforce-eager",)
     assert spec.tuning.initial.max_num_seqs == 256
-    assert spec.tuning.initial.gpu_memory_utilization == "0.9500"
+    assert spec.tuning.initial.gpu_memory_utilization == "0.95"
     assert spec.accelerator.product == "NVIDIA-B200"
 
 

@@ -7,6 +7,7 @@ pod, sums data-parallel engines of a pod, and uses `increase`, which copes with 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -98,6 +99,24 @@ class Scope:
         shortest = max(4 * self.scrape_interval_seconds, 1)
         longest = min(PEAK_WINDOW_SECONDS, max(self.window_seconds // 4, 1))
         return max(shortest, longest)
+
+
+@dataclass(frozen=True, slots=True)
+class DeploymentScope(Scope):
+    """The pods of a Deployment by their names, since nothing labels their metrics.
+
+    The answer stands under the endpoint's name "", in its namespace.
+    """
+
+    deployment: str = ""
+
+    @property
+    def selector(self) -> str:
+        """Series of the Deployment's pods: NAME-HASH-SUFFIX."""
+        name = re.escape(self.deployment).replace("\\", "\\\\")
+        matchers = [f'{POD_LABEL}=~"{name}-[a-z0-9]+-[a-z0-9]+"']
+        matchers.append(f'{NAMESPACE_LABEL}="{self.namespaces[0]}"')
+        return "{" + ",".join(matchers) + "}"
 
 
 def queries(scope: Scope) -> Iterator[tuple[str, str]]:

@@ -55,13 +55,11 @@ def _live(args: argparse.Namespace, endpoint: Endpoint) -> WorkloadReading:
 
 def _scope(args: argparse.Namespace, endpoint: Endpoint) -> tuple[Scope, tuple[str, str]]:
     """Return what is asked, and under which key the answer stands."""
-    from parkade.adapters.vllm_metrics import Scope  # noqa: PLC0415
+    from parkade.adapters.vllm_metrics import DeploymentScope, Scope  # noqa: PLC0415
 
     window, namespaces = endpoint.spec.workload.window_seconds, (endpoint.namespace,)
     if not args.deployment:
         return Scope(window, namespaces=namespaces), (endpoint.namespace, endpoint.name)
-    from parkade.cli.plan_target import DeploymentScope  # noqa: PLC0415
-
     scope = DeploymentScope(window, namespaces=namespaces, deployment=endpoint.name)
     return scope, (endpoint.namespace, "")
 
