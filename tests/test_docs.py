@@ -13,6 +13,7 @@ import yaml
 from lupa.lua51 import LuaRuntime
 from pydantic import BaseModel
 
+from parkade.adapters import rbac
 from parkade.api import names
 from parkade.api.reasons import REASONS, ConditionStatus, ConditionType, Reason
 from parkade.cli.main import COMMANDS
@@ -177,6 +178,36 @@ def test_the_documented_keys_are_the_models():
         default = [] if field.default == () else field.default
         shown = '""' if default == "" else str(default)
         assert found[key] == f"`{shown}`", key
+
+
+# The chart.
+
+
+def leaves(values, prefix=""):
+    """Keys of values.yaml; `config` and `resources` are documented as a whole."""
+    for key, value in values.items():
+        if isinstance(value, dict) and value and f"{prefix}{key}" not in {"config", "resources"}:
+            yield from leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}"
+
+
+def test_the_documented_values_are_the_charts():
+    part = doc("install.md").split("## Chart values", 1)[1].split("\n## ", 1)[0]
+    first_column = re.findall(r"^\| (`[^|]+) \|", part, re.MULTILINE)
+    named = set(re.findall(r"`([^`]+)`", " ".join(first_column)))
+    values = yaml.safe_load((ROOT / "charts/parkade/values.yaml").read_text(encoding="utf-8"))
+    assert named == set(leaves(values))
+
+
+def test_the_documented_rights_are_those_that_the_code_uses():
+    rows = re.findall(
+        r"^\| (?:`([\w.]+)`|core) \| ([a-z/]+)[^|]* \| ([a-z, ]+) \|",
+        doc("install.md"),
+        re.MULTILINE,
+    )
+    documented = {(group, plural, frozenset(verbs.split(", "))) for group, plural, verbs in rows}
+    assert documented == {(one.group, one.rule, frozenset(one.verbs)) for one in rbac.USED}
 
 
 # Conditions and reasons.
