@@ -216,9 +216,8 @@ def _between(case: Case, wanted: Target) -> Target:
     ]
     highest = int(min(first.value, *others))
     rate = (workload.peak_requests_per_second or 0.0) / max(1, workload.pods)
-    best = best_between(
-        case.speeds.points, 1.0 / speed, case.speeds.service, rate, (wanted.rung, highest)
-    )
+    points = case.speeds.curve.measured if case.speeds.curve else ()
+    best = best_between(points, 1.0 / speed, case.speeds.service, rate, (wanted.rung, highest))
     if best is None or best.rung == wanted.rung:
         return wanted
     return replace(

@@ -36,6 +36,8 @@ class SpeedCurve:
     points: tuple[TimePoint, ...]
     citable: bool
     benchmark: bool
+    measured: tuple[SpeedPoint, ...] = ()
+    """What stands for each rung, with its buckets, in no order."""
 
     @property
     def highest(self) -> float:
@@ -67,6 +69,7 @@ def speed_curve(points: Sequence[SpeedPoint], attainment_percent: float) -> Spee
         tuple(_never_falling(sorted(times, key=lambda one: one.concurrency))),
         citable=any(one.citable for one in rungs),
         benchmark=any(one.point.source is PointSource.BENCHMARK for one in usable),
+        measured=tuple(one.point for one in usable),
     )
 
 
