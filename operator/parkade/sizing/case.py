@@ -59,6 +59,8 @@ class Speeds:
     points: tuple[SpeedPoint, ...]
     curve: SpeedCurve | None
     service: Service | None
+    window_mean: bool = False
+    """Nothing but the window of the whole endpoint: its mean hides the peaks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +110,13 @@ def speeds_of(inputs: SizingInputs, traffic: Traffic) -> Speeds:
     them where pods were measured one by one.
     """
     workload = traffic.workload
-    points = inputs.ledger + (workload.speed if workload else ()) or _window_point(workload)
+    measured = inputs.ledger + (workload.speed if workload else ())
+    points = measured or _window_point(workload)
     objectives = inputs.spec.objectives
     attainment = objectives.attainment_percent if objectives else 90
     curve = speed_curve(points, attainment)
-    return Speeds(points, curve, service(workload, curve) if workload else None)
+    serving = service(workload, curve) if workload else None
+    return Speeds(points, curve, serving, window_mean=not measured)
 
 
 def _window_point(workload: Workload | None) -> tuple[SpeedPoint, ...]:
@@ -163,7 +167,7 @@ def _speed(inputs: SizingInputs, speeds: Speeds) -> SpeedBound | None:
         return found if curve.benchmark or not found.open_ended else None
     seqs = inputs.in_force.max_num_seqs
     if not found.open_ended:
-        return found if curve.benchmark else _halved(found, value, curve.highest, seqs)
+        return _halved(found, value, curve.highest, seqs) if speeds.window_mean else found
     if seqs <= value:
         return found
     sentence = f"Want of points lowers nothing: {seqs} in force stays allowed."
