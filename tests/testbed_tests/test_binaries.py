@@ -95,13 +95,6 @@ def test_a_failed_build_shows_the_compiler_s_words_and_leaves_no_program(hello):
     assert not (binaries.TOOLS_BY_NAME["hello"].cached() / "hello").exists()
 
 
-def test_old_versions_can_be_removed(hello):
-    old = binaries.TOOLS_BY_NAME["hello"].cached().with_name("hello-v0-000000000000")
-    old.mkdir()
-    binaries.remove_old_versions()
-    assert not old.exists()
-
-
 def test_the_second_holder_of_a_lock_is_told_and_waits(tmp_path):
     first = FileLock(tmp_path / "lock")
     assert first.try_acquire()

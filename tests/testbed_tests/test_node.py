@@ -190,9 +190,11 @@ def test_an_image_of_a_dockerfile_runs_without_a_registry(node, namespace, tmp_p
 
 
 def test_containers_run_on_while_the_api_server_restarts(node, namespace, server):
-    before = pod_status(node, namespace, "server")["containerStatuses"][0]["containerID"]
+    pod = pod_status(node, namespace, "server")
+    before = pod["containerStatuses"][0]["containerID"]
     node.control_plane.restart_apiserver()
-    assert httpx.get(server, trust_env=False).text == "answers_total 42\n"
+    answer = httpx.get(f"http://{pod['podIP']}:8000/", trust_env=False)
+    assert answer.text == "answers_total 42\n"
     status = pod_status(node, namespace, "server")["containerStatuses"][0]
     assert (status["containerID"], status["restartCount"]) == (before, 0)
 

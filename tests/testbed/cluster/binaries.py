@@ -3,7 +3,6 @@
 import hashlib
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -210,12 +209,3 @@ def _minutes(seconds: float) -> str:
 
 def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
-
-
-def remove_old_versions() -> None:
-    """Delete cached programs of versions that are no longer pinned."""
-    current = {tool.cached() for tool in TOOLS_BY_NAME.values()}
-    for tool in TOOLS_BY_NAME.values():
-        for folder in cache_folder().glob(f"{tool.name}-v*"):
-            if folder not in current:
-                shutil.rmtree(folder)

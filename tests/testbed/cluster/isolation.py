@@ -152,6 +152,7 @@ class Isolation:
     def _add_routes(self, ip: str) -> None:
         via = self.network.node_link_address
         run(ip, "route", "add", str(self.network.pods), "via", via)
+        # A second node on this machine does without: from here its pods are reached by address.
         if not any(SERVICE_NETWORK.overlaps(used) for used in _routed_networks()):
             run(ip, "route", "add", str(SERVICE_NETWORK), "via", via)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.cluster.certificates import KeyPair
-from testbed.cluster.isolation import BRIDGE, SERVICE_NETWORK, Network
+from testbed.cluster.isolation import BRIDGE, Network
 
 CRASH_LOOP_SECONDS = 20
 
@@ -178,8 +178,3 @@ def kube_proxy(kubeconfig: Path, network: Network, node_name: str) -> dict[str, 
             "tcpCloseWaitTimeout": "0s",
         },
     }
-
-
-def reachable_ranges(network: Network) -> str:
-    """What this machine can reach in the cluster, in words for people."""
-    return f"pods in {network.pods}, Services in {SERVICE_NETWORK}"
