@@ -16,7 +16,7 @@ from typing import Any
 
 from parkade.adapters import events, rbac
 from parkade.adapters.cluster import Cluster
-from parkade.adapters.errors import AdapterError
+from parkade.adapters.errors import AdapterError, ConflictError
 from parkade.adapters.rbac import Resource
 from parkade.api.endpoint import Endpoint, InvalidEndpoint
 from parkade.controller import record_store
@@ -26,6 +26,7 @@ from parkade.controller.views import Raw, Views
 from parkade.rollout.actions import Plan
 from parkade.rollout.drift import difference
 from parkade.rollout.events import EventNote
+from parkade.rollout.parsing import controller_uid
 from parkade.rollout.record import Record
 from parkade.rollout.render import manifests
 
@@ -57,8 +58,10 @@ class Writer:
         resources = {"Deployment": rbac.DEPLOYMENTS, "Service": rbac.SERVICES}
         for manifest in manifests(seen.endpoint, plan.target):
             held = live[manifest["kind"]]
+            resource = resources[manifest["kind"]]
+            if held is None:
+                held = self._unlabelled(seen.endpoint, resource)
             if difference(manifest, held) is not None:
-                resource = resources[manifest["kind"]]
                 self._noted(
                     resource,
                     self.cluster.apply(resource, manifest, resource_version=_version(held)),
@@ -95,6 +98,21 @@ class Writer:
                 logger.warning("An event was not posted: %s", error)
             else:
                 self.metrics.writes.labels("Event").inc()
+
+    def _unlabelled(self, endpoint: Endpoint, resource: Resource) -> Raw | None:
+        """Return what stands under the name without our label, which no watch brings.
+
+        ConflictError where it is not ours: an apply would take it over. The next pass sees it.
+        """
+        found = self.cluster.list(
+            resource, endpoint.namespace, field_selector=f"metadata.name={endpoint.name}"
+        )
+        for one in found:
+            if controller_uid(one) != endpoint.uid:
+                self.views.put(resource, one)
+                where = f"{resource.plural} {endpoint.namespace}/{endpoint.name}"
+                raise ConflictError(f"{where} is there and belongs to somebody else")
+        return found[0] if found else None
 
     def _noted(self, resource: Resource, stored: Raw, kind: str | None = None) -> None:
         self.views.put(resource, stored)
