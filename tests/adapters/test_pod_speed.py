@@ -100,7 +100,10 @@ def test_what_else_a_pod_says_of_itself():
             {**served_pod("new", 16, 7), "busy_steps": [of_pod("NaN", "new")]}, id="NaN scrapes"
         ),
         pytest.param(
-            {**served_pod("new", 16, 7), "token_time_count": [of_pod("NaN", "new")]},
+            {
+                **served_pod("new", 16, 7),
+                "token_time_buckets": buckets({"0.01": 300, "+Inf": "NaN"}, pod="new"),
+            },
             id="NaN requests",
         ),
         pytest.param(

@@ -10,7 +10,7 @@ from parkade.adapters.traffic import PodTraffic, read_traffic
 from parkade.adapters.vllm_metrics import Scope, queries
 from parkade.api.conditions import Reason
 from parkade.sizing.gates import gate
-from parkade.sizing.workload import CannotTell
+from parkade.sizing.workload import CannotTell, Workload
 from support.metrics_server import SCOPE, buckets, busy_pod, merged, of_pod, prometheus_with
 from support.servers import Reply, serving
 
@@ -220,3 +220,9 @@ def test_the_first_queue_edge_is_the_engine_s_own(vllm_page):
     ]
     assert edges[0] == "0.3"
     assert math.isinf(float(edges[-1]))
+
+
+def test_a_scrape_between_two_queries_is_no_nonsense():
+    """The buckets saw one request more than the count that was asked for just before."""
+    table = busy_pod(prompt_count=[of_pod(692)])
+    assert isinstance(gate(reading_of(table), min_requests=1), Workload)

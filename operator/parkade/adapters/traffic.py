@@ -217,9 +217,10 @@ def histogram_of(pods: Collection[PodTraffic], what: str) -> RawHistogram | None
     merged = _merged(pods, f"{what}_buckets")
     if not merged:
         return None
-    return RawHistogram(
-        tuple(sorted(merged.items())), _total(pods, f"{what}_sum"), _total(pods, f"{what}_count")
-    )
+    # The count comes with the buckets: a scrape may land between two queries, and a bucket with
+    # more than all would look like nonsense.
+    count = merged.get(math.inf, _total(pods, f"{what}_count"))
+    return RawHistogram(tuple(sorted(merged.items())), _total(pods, f"{what}_sum"), count)
 
 
 def _queued_percent(pods: Collection[PodTraffic]) -> float | None:
