@@ -240,6 +240,30 @@ def test_a_rejected_spec_is_tried_again_on_request() -> None:
     assert operator.raw["status"]["applied"]["generation"] == 2
 
 
+def test_a_label_that_breaks_the_pods_does_not_quarantine_settings_that_are_known_good() -> None:
+    operator = started(replicas=2, gpus=3)
+    label = {"metadata": {"labels": {"team": "legal"}}}
+    operator.change(engine={"podTemplate": label})
+    good = operator.plans[-1].record.last_good
+    operator.step()
+    operator.world.fate = lambda _some, _image: Fate(5, unknown_crash=True)
+    operator.until(Action.REVERT)
+    record = operator.plans[-1].record
+    assert record.last_good == good
+    assert not record.quarantine
+    assert operator.condition("Stalled")[:2] == ("True", "SpecRejected")
+
+
+def test_an_endpoint_that_starts_with_zero_replicas_is_done_at_once() -> None:
+    operator = Operator(World(), body({"replicas": 0, "tuning": {"initial": INITIAL}}))
+    operator.step()
+    operator.run(10)
+    assert operator.condition("Ready")[:2] == ("True", "ScaledToZero")
+    assert operator.condition("Reconciling")[:2] == ("False", "UpToDate")
+    operator.change(replicas=1)
+    operator.until(Action.PROMOTE)
+
+
 def test_putting_the_spec_back_withdraws_the_users_candidate() -> None:
     operator = started(replicas=2, gpus=3)
     image = operator.raw["spec"]["engine"]["image"]

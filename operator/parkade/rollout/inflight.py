@@ -93,7 +93,8 @@ def candidate_failed(now: Situation) -> Plan | None:
         without = replace(now, record=record, judgement=None)
         return nothing_runs_yet(without)
     if candidate.origin is Origin.USER:
-        return _reject_spec(now, candidate, judgement, entry)
+        proven = candidate.revision.quarantine_key == good.quarantine_key
+        return _reject_spec(now, candidate, judgement, None if proven else entry)
     record = bookkeeping.failed(now.record, reason, entry.message, now.now, entry, None)
     return now.plan(Action.REVERT, Reason.CANDIDATE_REJECTED, entry.message, record)
 
@@ -166,7 +167,7 @@ def candidate_waits(now: Situation) -> Plan | None:
         return None
     if now.spec.replicas == 0:
         message = "Zero replicas are asked for: the candidate is judged once pods run."
-        return _in_progress(now.plan(Action.HOLD, Reason.SCALED_TO_ZERO, message))
+        return now.plan(Action.HOLD, Reason.SCALED_TO_ZERO, message)
     reason, message = judgement.reason, judgement.message
     if judgement.verdict is Verdict.SUCCESSFUL:
         reason = Reason.ROLLOUT_IN_PROGRESS

@@ -54,6 +54,7 @@ def deployment(endpoint: Endpoint, target: Target) -> dict[str, Any]:
         },
         "spec": {
             "replicas": target.replicas,
+            "paused": False,  # a paused rollout would wait for ever; spec.suspend is for people
             "minReadySeconds": target.min_ready_seconds,
             "progressDeadlineSeconds": target.progress_deadline_seconds,
             "revisionHistoryLimit": REVISION_HISTORY_LIMIT,

@@ -37,7 +37,10 @@ def advises_only(now: Situation) -> Plan | None:
         return None
     name = now.spec.target_ref.name if now.spec.target_ref is not None else ""
     message = f"Only advises on deployment/{name}: nothing is written to it."
-    return replace(now.plan(Action.HOLD, Reason.ADVISE_ONLY, message), target=None)
+    plan = replace(now.plan(Action.HOLD, Reason.ADVISE_ONLY, message), target=None)
+    if now.desired.stalled:
+        return replace(plan, stalled=stalled(now.desired.reason, now.desired.message))
+    return plan
 
 
 def old_children_are_there(now: Situation) -> Plan | None:
