@@ -55,11 +55,7 @@ ROWS = [
     # engine or targetRef
     refused("neither engine nor targetRef", ONE_OF, **{"spec.engine": ABSENT}),
     refused("both engine and targetRef", ONE_OF, **{"spec.targetRef": {"name": "qwen"}}),
-    refused(
-        "targetRef, until it works",
-        "targetRef does not work yet",
-        **{"spec.engine": ABSENT, "spec.targetRef": {"name": "qwen"}},
-    ),
+    accepted("targetRef alone", **{"spec.engine": ABSENT, "spec.targetRef": {"name": "qwen"}}),
     # model
     accepted("a hub id without an owner", **{"spec.model.name": "gpt2"}),
     accepted(

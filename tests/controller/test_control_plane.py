@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from parkade.adapters.vllm_metrics import Scope
+from parkade.adapters.vllm_metrics import DeploymentScope, Scope
 from parkade.cli.crd import manifest
 from support import operators, pods
 from support.metrics_server import buckets, of_pod, prometheus_with
@@ -94,7 +94,7 @@ class Place:
             "apiVersion": "serving.parkade.dev/v1alpha1",
             "kind": "InferenceEndpoint",
             "metadata": {"name": name},
-            "spec": {**endpoint_spec(), **spec},
+            "spec": {k: v for k, v in {**endpoint_spec(), **spec}.items() if v is not None},
         }
         answer = self.http.patch(
             f"{GROUP}/namespaces/{self.namespace}/inferenceendpoints/{name}",
@@ -412,6 +412,60 @@ def test_an_operator_that_dies_between_any_two_writes_is_continued(place, kubeco
         assert len(record["history"]) == 1
 
 
+def test_a_deployment_of_somebody_else_is_advised_on_and_never_written(place, kubeconfig):
+    """Its 256 should be something else, and why; neither it nor anything beside it is touched."""
+    theirs = {
+        "metadata": {"name": "qwen"},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": {"app": "qwen"}},
+            "template": {
+                "metadata": {"labels": {"app": "qwen"}},
+                "spec": {
+                    "containers": [
+                        {
+                            "name": "server",
+                            "image": "vllm/vllm-openai:v0.32.0",
+                            "args": ["--model=nvidia/Qwen3.6-27B-NVFP4", "--max-num-seqs=8",
+                                     "--kv-cache-dtype=fp8", "--gpu-memory-utilization=0.9"],
+                        }
+                    ]
+                },
+            },
+        },
+    }  # fmt: skip
+    path = f"/apis/apps/v1/namespaces/{place.namespace}/deployments"
+    place.http.post(path, json=theirs).raise_for_status()
+    table = {}
+    scope = DeploymentScope(3600, namespaces=(place.namespace,), deployment="qwen")
+    with prometheus_with(table, scope) as served, place.operator(kubeconfig, served.url):
+        place.apply(
+            engine=None,
+            tuning={},
+            targetRef={"name": "qwen"},
+            workload={"windowSeconds": 3600, "minRequests": 100},
+        )
+        place.wait_condition("Ready", "True", "AdviseOnly")
+        place.wait_condition("WorkloadObserved", "Unknown", "NoSeries")
+        report_traffic(table, place, [{"metadata": {"name": "qwen-5d9c-x7k2p"}}], endpoint="")
+        place.wait_condition("WorkloadObserved", "True", "Observed")
+        before = place.get(f"{path}/qwen")
+        done = place.is_steady()
+        advice = place.endpoint()["status"]["recommendation"]
+        assert (
+            place.get(f"{path}/qwen")["metadata"]["generation"] == before["metadata"]["generation"]
+        )
+    assert advice["maxNumSeqs"] > 8
+    assert {one.split()[1] for one in done} <= {"inferenceendpoints/status", "events"}
+
+
+def test_a_target_that_is_not_there_is_told(place, kubeconfig):
+    with operators.running(kubeconfig, place.namespace):
+        place.apply(engine=None, tuning={}, targetRef={"name": "nobody"})
+        place.wait_condition("Stalled", "True", "InvalidSpec")
+        assert "Deployment nobody" in place.condition("Stalled")["message"]
+
+
 def test_rights_that_were_taken_away_are_told_and_nothing_hammers(
     place, kubeconfig, served, gpu_node
 ):
@@ -485,10 +539,10 @@ def test_a_budget_that_allows_nothing_holds_tuning(place, kubeconfig, gpu_node):
         assert len(place.pods()) == 1
 
 
-def report_traffic(table, place, of_pods):
+def report_traffic(table, place, of_pods, endpoint=NAME):
     """From now on Prometheus tells of short requests that queue, one hour of them."""
     for pod in of_pods:
-        mine = {"namespace": place.namespace, "endpoint": NAME}
+        mine = {"namespace": place.namespace, "endpoint": endpoint}
         name = pod["metadata"]["name"]
         now = time.time()
         edges = {"1000.0": 9000, "2000.0": 10_000, "5000.0": 10_000, "+Inf": 10_000}

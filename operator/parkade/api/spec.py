@@ -123,17 +123,6 @@ class Objectives(ApiModel):
     """Share of requests that must meet them."""
 
 
-TARGET_REF_RULE = Rule(
-    message=(
-        "targetRef does not work yet; use engine, or ask "
-        "`parkade plan --deployment NAMESPACE/NAME` for advice on a Deployment of your own"
-    ),
-    cel="!has(self.targetRef)",
-    check=lambda spec: spec.target_ref is None,
-)
-"""To be taken out of `EndpointSpec.rules` once advising works."""
-
-
 class EndpointSpec(ApiModel):
     """What the user wants."""
 
@@ -143,7 +132,6 @@ class EndpointSpec(ApiModel):
             cel="has(self.engine) != has(self.targetRef)",
             check=lambda spec: (spec.engine is None) != (spec.target_ref is None),
         ),
-        TARGET_REF_RULE,
         Rule(
             message=(
                 "workload.assumed.promptTokens + outputTokens may not exceed model.maxModelLen"

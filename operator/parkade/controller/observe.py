@@ -28,6 +28,7 @@ from parkade.rollout.parsing import (
 )
 from parkade.rollout.rebuild import rebuild
 from parkade.rollout.record import Record
+from parkade.rollout.running import RunningEngine
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,8 @@ class Observation:
     pods: tuple[PodState, ...]
     foreign: tuple[ForeignChild, ...]
     budgets: tuple[DisruptionBudget, ...]
+    running: RunningEngine | None = None
+    """What the Deployment of `targetRef` runs; None where the endpoint has an engine of its own."""
 
     @property
     def key(self) -> EndpointKey:

@@ -29,6 +29,7 @@ from parkade.controller.models import Models
 from parkade.controller.queue import WorkQueue
 from parkade.controller.reconcile import Reconciler
 from parkade.controller.settings import OperatorSettings, host_and_port
+from parkade.controller.targets import Targets
 from parkade.controller.turns import Turns
 from parkade.controller.views import EndpointKey, Raw, Views
 from parkade.controller.workers import Workers
@@ -175,6 +176,7 @@ class Process:
                 self.settings, self.metrics, time.monotonic, time.time, self.mark_all
             ),
             models=Models(self.cluster, hub, time.monotonic, self.mark_all),
+            targets=Targets(self.cluster),
             hardware=Hardware(self.cluster, time.monotonic, self.mark_all),
             turns=Turns(self.views, self.settings.max_concurrent_rollouts),
             metrics=self.metrics,

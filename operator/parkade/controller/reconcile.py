@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from parkade.adapters.errors import AdapterError, ForbiddenError, InvalidError
+from parkade.adapters.traffic import Traffic
 from parkade.api.conditions import ConditionStatus, Reason
 from parkade.api.endpoint import InvalidEndpoint, parse_endpoint
 from parkade.controller import learn, ledger
@@ -26,7 +27,9 @@ from parkade.controller.models import Models
 from parkade.controller.observe import Observation, observe
 from parkade.controller.settings import OperatorSettings
 from parkade.controller.size import Sized, size, unsized
+from parkade.controller.targets import Targets
 from parkade.controller.turns import Turns, is_tuning
+from parkade.controller.unasked import as_told_before
 from parkade.controller.views import EndpointKey, Views
 from parkade.controller.workloads import Workloads
 from parkade.rollout.actions import Action, Finding, Fleet, Plan, PlanInputs
@@ -34,6 +37,7 @@ from parkade.rollout.events import events
 from parkade.rollout.observed import Evidence
 from parkade.rollout.plan import plan
 from parkade.rollout.status import build_status
+from parkade.sizing.result import NotSizable
 from parkade.sizing.workload import CannotTell
 
 logger = logging.getLogger(__name__)
@@ -50,6 +54,7 @@ class Reconciler:
     startups: learn.StartupReader
     workloads: Workloads
     models: Models
+    targets: Targets
     hardware: Hardware
     turns: Turns
     metrics: Metrics
@@ -94,16 +99,27 @@ class Reconciler:
     def _size(self, seen: Observation) -> Sized:
         """Return what should run; a bug in sizing never holds up a revert."""
         spec = seen.endpoint.spec
-        traffic = self.workloads.of(spec.workload.prometheus_ref.name, spec.workload.window_seconds)
+        target = None
+        if spec.target_ref is not None:
+            target = (seen.endpoint.namespace, spec.target_ref.name)
+        window = spec.workload.window_seconds
+        traffic = self.workloads.of(spec.workload.prometheus_ref.name, window, target)
         try:
-            model = self.models.of(seen.endpoint)
-            return size(seen, traffic, model, self.hardware.memory_bytes(spec.accelerator.product))
+            return self._sized(seen, traffic)
         except AdapterError as error:
             return unsized(seen, CannotTell(Reason.MODEL_UNAVAILABLE, str(error)), traffic)
         except Exception:
             logger.exception("Sizing %s/%s failed", *seen.key)
             message = "Sizing failed; the operator's log has the details."
             return unsized(seen, CannotTell(Reason.INSUFFICIENT_EVIDENCE, message), traffic)
+
+    def _sized(self, seen: Observation, traffic: Traffic | CannotTell) -> Sized:
+        running = self.targets.of(seen.endpoint)
+        if isinstance(running, NotSizable):
+            return unsized(seen, running, traffic)
+        model = self.models.of(seen.endpoint)
+        memory = self.hardware.memory_bytes(seen.endpoint.spec.accelerator.product)
+        return size(replace(seen, running=running), traffic, model, memory)
 
     def _plan(self, judged: _Judged, sized: Sized) -> tuple[PlanInputs, Plan]:
         """Decide the one action, with a turn reserved where tuning starts to touch pods."""
@@ -154,6 +170,7 @@ class Reconciler:
             raise refused
 
     def _report(self, seen: Observation, decided: Plan, inputs: PlanInputs, sized: Sized) -> None:
+        decided, sized = as_told_before(seen.endpoint, decided, sized)
         old = seen.endpoint.status
         new = build_status(
             inputs,

@@ -79,8 +79,21 @@ class PrometheusSettings(_Model):
             timeout_seconds=self.timeout_seconds,
         )
 
-    def scope(self, window_seconds: int, namespaces: tuple[str, ...]) -> vllm_metrics.Scope:
-        """Return what to ask of this server for a window."""
+    def scope(
+        self,
+        window_seconds: int,
+        namespaces: tuple[str, ...],
+        target: tuple[str, str] | None = None,
+    ) -> vllm_metrics.Scope:
+        """Return what to ask of this server for a window; `target`: one Deployment's pods."""
+        if target is not None:
+            return vllm_metrics.DeploymentScope(
+                window_seconds=window_seconds,
+                scrape_interval_seconds=self.scrape_interval_seconds,
+                endpoint_label=self.endpoint_label,
+                namespaces=(target[0],),
+                deployment=target[1],
+            )
         return vllm_metrics.Scope(
             window_seconds=window_seconds,
             scrape_interval_seconds=self.scrape_interval_seconds,

@@ -44,6 +44,9 @@ SECONDS_UNTIL_MISSED = 30
 FALSE_REASONS = frozenset({Reason.INSUFFICIENT_REQUESTS, Reason.NO_TRAFFIC, Reason.ASSUMED_LENGTHS})
 """Known and too little; every other reason means that it is not known."""
 
+UNKNOWN_FINGERPRINT = ""
+"""Of a Deployment that is only advised on: nothing is kept of it."""
+
 ANY_SETTINGS = Settings(1, Decimal("0.9"))
 
 
@@ -57,6 +60,12 @@ class Sized:
     status: Mapping[str, Any] = field(default_factory=dict)
     ledger: Points | None = None
     """The record's points with the newest windows; None where sizing could not be asked."""
+    waits_for_model: bool = False
+
+    @property
+    def unasked(self) -> bool:
+        """Whether Prometheus or the hub has not answered yet since the start."""
+        return self.waits_for_model or self.workload_observed.reason is Reason.INITIALIZING
 
 
 def size(
@@ -67,7 +76,8 @@ def size(
     observed = _workload_finding(seen, workload)
     if not isinstance(model, ModelFacts):
         return _unsized(seen, model, observed)
-    points = ledger.merged(seen, traffic, workload, fingerprint(seen))
+    advises = seen.endpoint.spec.engine is None
+    points = () if advises else ledger.merged(seen, traffic, workload, fingerprint(seen))
     inputs = _inputs(seen, model, workload, points, node_memory_bytes)
     if isinstance(inputs, NotSizable):
         return _unsized(seen, inputs, observed)
@@ -79,7 +89,7 @@ def size(
             settings=answer.settings,
             reason=answer.held or Reason.APPLIED,
             message=answer.held_message,
-            first=_first(seen, inputs, answer),
+            first=None if advises else _first(seen, inputs, answer),
             total_bytes=answer.memory.total_bytes,
             headroom_bytes=inputs.headroom_bytes,
             predicted_kv_tokens=answer.memory.pool_tokens,
@@ -87,7 +97,7 @@ def size(
         workload_observed=observed,
         objectives_met=_objectives(answer),
         status=answer.to_status(),
-        ledger=points,
+        ledger=None if advises else points,
     )
 
 
@@ -115,14 +125,15 @@ def observe_workload(seen: Observation, traffic: Traffic | CannotTell) -> Worklo
     current, settings = fingerprint(seen), in_force(seen)
 
     def comparable(pod: str) -> bool:
-        return seen.fingerprint_of_pod(pod) == current
+        return seen.running is not None or seen.fingerprint_of_pod(pod) == current
 
     def judged(pod: str) -> bool:
-        return settings is None or (comparable(pod) and seen.settings_of_pod(pod) == settings)
+        if settings is None or seen.running is not None:
+            return True
+        return comparable(pod) and seen.settings_of_pod(pod) == settings
 
-    reading = traffic.reading(
-        seen.key, expected_pods=expected, in_flight_of=comparable, judged=judged
-    )
+    key = seen.key if seen.endpoint.spec.engine is not None else (seen.endpoint.namespace, "")
+    reading = traffic.reading(key, expected_pods=expected, in_flight_of=comparable, judged=judged)
     return gate(reading, min_requests=seen.endpoint.spec.workload.min_requests)
 
 
@@ -132,6 +143,8 @@ def fingerprint(seen: Observation) -> str:
     The target's own is kept while the user changed nothing: a renderer of an upgraded operator
     would give another one, and what was measured still holds.
     """
+    if seen.endpoint.spec.engine is None:
+        return UNKNOWN_FINGERPRINT
     target = seen.record.target
     if target is not None and target.inputs == inputs_hash(seen.endpoint.spec):
         return target.fingerprint
@@ -140,6 +153,8 @@ def fingerprint(seen: Observation) -> str:
 
 def in_force(seen: Observation) -> Settings | None:
     """Return the settings that hysteresis protects: the last good ones, else those tried first."""
+    if seen.running is not None:
+        return seen.running.settings
     record = seen.record
     if record.last_good is not None:
         return record.last_good.settings
@@ -175,6 +190,7 @@ def _inputs(
         measured=measured,
         ledger=tuple(one for one in points if one.fingerprint == current),
         in_force=in_force(seen),
+        engine=seen.running.engine if seen.running is not None else None,
         effective_headroom_bytes=record.effective_headroom(
             current, tuning, spec.tuning.headroom_bytes
         ),
@@ -222,6 +238,7 @@ def _unsized(seen: Observation, why: NotSizable | CannotTell, observed: Finding)
         workload_observed=observed,
         objectives_met=Finding(ConditionStatus.UNKNOWN, *_no_objectives(seen, why.message)),
         status=why.to_status() if isinstance(why, NotSizable) else {},
+        waits_for_model=why.reason is Reason.INITIALIZING,
     )
 
 

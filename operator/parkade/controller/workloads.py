@@ -18,8 +18,11 @@ from parkade.sizing.workload import CannotTell
 
 logger = logging.getLogger(__name__)
 
-Slot = tuple[str, int]
-"""Name of the server and length of the window in seconds."""
+Target = tuple[str, str]
+"""Namespace and name of a Deployment that is only advised on."""
+
+Slot = tuple[str, int, Target | None]
+"""Name of the server, length of the window in seconds, and the target; None: all endpoints."""
 
 
 @dataclass(slots=True)
@@ -45,8 +48,13 @@ class Workloads:
             on_new=lambda _slot: self.on_new(),
         )
 
-    def of(self, server: str, window_seconds: int) -> Traffic | CannotTell:
-        """Return the newest reading; CannotTell/Initializing until the first one is there."""
+    def of(
+        self, server: str, window_seconds: int, target: Target | None = None
+    ) -> Traffic | CannotTell:
+        """Return the newest reading; CannotTell/Initializing until the first one is there.
+
+        Nothing labels the metrics of a `target`, so its pods are asked for by their names.
+        """
         if self.settings.server(server) is None:
             return CannotTell(
                 Reason.UNKNOWN_PROMETHEUS,
@@ -54,7 +62,7 @@ class Workloads:
                 "configuration; add it under `prometheus`.",
             )
         waiting = CannotTell(Reason.INITIALIZING, f"Prometheus {server!r} is being asked.")
-        return self._answers.newest((server, window_seconds)) or waiting
+        return self._answers.newest((server, window_seconds, target)) or waiting
 
     def stop(self) -> None:
         """Start no further reading."""
@@ -70,11 +78,11 @@ class Workloads:
         return answer
 
     def _read(self, slot: Slot) -> Traffic | CannotTell:
-        name, window_seconds = slot
+        name, window_seconds, target = slot
         configured = self.settings.server(name)
         if configured is None:
             return CannotTell(Reason.UNKNOWN_PROMETHEUS, f"{name!r} is not configured.")
-        scope = configured.scope(window_seconds, self.settings.namespaces)
+        scope = configured.scope(window_seconds, self.settings.namespaces, target)
         try:
             return read_traffic(self._client(name, configured), scope, at=self.unix_time())
         except ForbiddenError as error:
