@@ -112,6 +112,18 @@ def test_tuning_turns_one_knob_at_a_time_with_a_canary_each() -> None:
     assert "Reconciling" not in {note.reason for note in operator.notes}
 
 
+def test_a_smaller_pool_than_predicted_is_promoted_with_both_figures() -> None:
+    operator = started(seqs=32)
+    operator.measured_kv_tokens = 1_500_000
+    promoted = operator.until(Action.PROMOTE)
+    assert promoted.message.endswith(
+        "KV cache: 1,500,000 tokens, 2,100,000 were predicted. That is short; sizing goes on from "
+        "what was measured."
+    )
+    entry = operator.raw["status"]["history"][0]
+    assert (entry["predictedKVTokens"], entry["measuredKVTokens"]) == (2_100_000, 1_500_000)
+
+
 def test_a_canary_leaves_the_old_pods_alone_until_it_soaked() -> None:
     operator = started(replicas=2, gpus=3, seqs=32)
     deploy = operator.until(Action.DEPLOY)

@@ -109,7 +109,10 @@ def candidate_is_inconclusive(now: Situation) -> Plan | None:
     if candidate.origin is Origin.TUNING:
         reason = judgement.reason
         waits = reason if reason is Reason.WAITING_FOR_GPU else Reason.CANDIDATE_WITHDRAWN
-        return _withdraw(now, waits, judgement.message, back_off=True)
+        plan = _withdraw(now, reason, judgement.message, back_off=True)
+        return replace(
+            plan, reason=waits, settings_applied=settings_finding(waits, judgement.message)
+        )
     rejected = _rejected_spec(now, candidate, judgement.reason.value, judgement.message)
     record = bookkeeping.withdrawn(
         now.record, judgement.reason.value, judgement.message, now.now, rejected=rejected

@@ -2,6 +2,16 @@
 
 Terminations are remembered in the record, since logs and pods vanish. Only causes that blame the
 settings, or that stay unknown twice, fail a candidate; all others at most take it back.
+
+| a candidate that | verdict | then |
+|---|---|---|
+| ends before its first Ready, settings or user to blame | Failed at once | reverted |
+| does so twice, cause unknown (exit code 0 counts) | Failed | reverted |
+| restarts more than maxRestarts while soaking | Failed (Inconclusive without blame) | reverted |
+| is not Ready startDeadlineSeconds after its container's start | Inconclusive | withdrawn |
+| serves, but preempts, misses an objective or has a smaller pool than predicted | Successful | promoted |
+
+In the last case sizing goes on from what was measured; the history has both figures.
 """
 
 from __future__ import annotations
@@ -16,13 +26,8 @@ from parkade.api.status import Origin, Verdict
 from parkade.rollout.causes import Blame
 from parkade.rollout.observed import DeploymentState, Evidence, PodState
 from parkade.rollout.reasons import REASON_OF_CAUSE, waiting_reason
-from parkade.rollout.record import MAX_TERMINATIONS, Candidate, SeenTermination
-
-UNKNOWN_TERMINATIONS = 2
-"""Before the first Ready: once decides nothing, twice is no accident."""
-
-SKEW = timedelta(seconds=1)
-"""Of times that the API server writes in whole seconds."""
+from parkade.rollout.record import Candidate, SeenTermination
+from parkade.rollout.witness import UNKNOWN_TERMINATIONS, witnessed
 
 GPU_SCARCE = "Insufficient nvidia.com/gpu"
 """In the scheduler's message where GPUs are there, but busy."""
@@ -108,99 +113,9 @@ def judge(
         _failed(case)
         or _restarted_too_often(case)
         or _too_slow(case)
+        or _never_created(case, deployment)
         or _successful(case)
         or _pending(case, deployment)
-    )
-
-
-def witnessed(candidate: Candidate, pods: Iterable[PodState], evidence: Evidence) -> Candidate:
-    """Return the candidate with what its pods show now added to what was seen before."""
-    ready = set(candidate.ready_uids)
-    seen = candidate.terminations
-    for pod in pods:
-        if pod.uid in ready or pod.was_ready:
-            ready.add(pod.uid)
-            if not _ended_before(pod, candidate.since):
-                seen = _with_late(seen, pod, evidence)
-        elif not _ended_before(pod, candidate.since):
-            old = pod.created_at is not None and pod.created_at < candidate.since - SKEW
-            seen = _with_early(seen, pod, evidence, is_retry=old)
-    return replace(
-        candidate,
-        ready_uids=tuple(sorted(ready))[-MAX_TERMINATIONS:],
-        terminations=seen[:MAX_TERMINATIONS],
-    )
-
-
-def _ended_before(pod: PodState, since: datetime) -> bool:
-    """Tell whether its newest end is of an earlier try of the same revision (a retry)."""
-    last = pod.last_termination
-    if last is None or last.finished_at is None:
-        return False
-    return last.finished_at + SKEW < since
-
-
-def _with_early(
-    seen: tuple[SeenTermination, ...], pod: PodState, evidence: Evidence, *, is_retry: bool
-) -> tuple[SeenTermination, ...]:
-    """Add the newest end before the first Ready, unless it tells nothing new.
-
-    A loop of one cause is remembered twice, not at each round; an end without evidence in a loop
-    of a known cause is taken for one more of it, since logs vanish.
-    """
-    newest = pod.terminations
-    own = [one for one in seen if one.pod_uid == pod.uid]
-    fresh = _seen(pod.uid, newest, evidence, before_ready=True)
-    if newest == 0:
-        return seen
-    old = next((one for one in own if one.number == newest), None)
-    if old is not None:
-        better = old.blame is Blame.UNKNOWN and fresh.blame is not Blame.UNKNOWN
-        return tuple(fresh if one is old else one for one in seen) if better else seen
-    unknown = fresh.blame is Blame.UNKNOWN
-    if unknown and any(one.blame is not Blame.UNKNOWN for one in own):
-        return seen
-    if sum(1 for one in own if one.cause_class is fresh.cause_class) >= UNKNOWN_TERMINATIONS:
-        return seen
-    missed = (
-        (_seen(pod.uid, newest - 1, {}, before_ready=True),)
-        if unknown and newest > 1 and not own and not is_retry
-        else ()
-    )
-    return (*seen, *missed, fresh)
-
-
-def _with_late(
-    seen: tuple[SeenTermination, ...], pod: PodState, evidence: Evidence
-) -> tuple[SeenTermination, ...]:
-    """Add every end after the first Ready: they are counted against maxRestarts."""
-    own = {one.number: one for one in seen if one.pod_uid == pod.uid}
-    added = [
-        _seen(pod.uid, number, evidence, before_ready=False)
-        for number in range(max(own, default=0) + 1, pod.terminations + 1)
-    ]
-    newest = own.get(pod.terminations)
-    if newest is not None and newest.blame is Blame.UNKNOWN:
-        fresh = _seen(pod.uid, newest.number, evidence, before_ready=newest.before_ready)
-        seen = tuple(fresh if one is newest else one for one in seen)
-    return (*seen, *added)
-
-
-def _seen(uid: str, number: int, evidence: Evidence, *, before_ready: bool) -> SeenTermination:
-    cause = evidence.get((uid, number))
-    if cause is None:
-        return SeenTermination(uid, number, before_ready)
-    return SeenTermination(
-        uid,
-        number,
-        before_ready,
-        cause_class=cause.cause_class,
-        blame=cause.blame,
-        knob=cause.knob,
-        message=cause.message,
-        remedy=cause.remedy,
-        shortfall_bytes=cause.shortfall_bytes,
-        max_num_seqs_at_most=cause.max_num_seqs_at_most,
     )
 
 
@@ -291,6 +206,17 @@ def _never_scheduled(case: _Case, pod: PodState) -> tuple[Reason, str] | None:
             return None
         return Reason.WAITING_FOR_GPU, f"Pod {pod.name} found no GPU: {pod.unschedulable_message}"
     return Reason.SCHEDULING_FAILED, f"No node takes pod {pod.name}: {pod.unschedulable_message}"
+
+
+def _never_created(case: _Case, deployment: DeploymentState | None) -> Judgement | None:
+    """A quota that stays used up: tuning must not wait for ever, since others wait for its turn."""
+    reason, message = _no_pods(deployment)
+    if case.pods or reason is not Reason.QUOTA_EXCEEDED:
+        return None
+    waited = case.now - case.candidate.since
+    if case.candidate.origin is Origin.USER or waited < case.deadline:
+        return None
+    return case.answer(Verdict.INCONCLUSIVE, reason, message)
 
 
 def _successful(case: _Case) -> Judgement | None:
