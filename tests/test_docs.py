@@ -246,13 +246,6 @@ def test_the_tour_names_every_reason():
     assert not silent
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/conditions.md", "docs/troubleshooting.md"])
-def test_the_pages_say_whether_target_ref_works(name):
-    refused = "targetRef does not work yet" in doc("reference.md")
-    said = re.search(r"targetRef`?[^\n]*(?:is refused|does not work yet)", TEXT[ROOT / name])
-    assert bool(said) == refused
-
-
 # Argo CD.
 
 SCRIPT = doc("argocd-health.lua")
