@@ -9,7 +9,7 @@ settings, or that stay unknown twice, fail a candidate; all others at most take 
 | does so twice, cause unknown (exit code 0 counts) | Failed | reverted |
 | restarts more than maxRestarts while soaking | Failed (Inconclusive without blame) | reverted |
 | is not Ready startDeadlineSeconds after its container's start | Inconclusive | withdrawn |
-| serves, but preempts, misses an objective or has a smaller pool than predicted | Successful | promoted |
+| serves, but preempts, misses objectives or has a small pool | Successful | promoted |
 
 In the last case sizing goes on from what was measured; the history has both figures.
 """
@@ -209,7 +209,7 @@ def _never_scheduled(case: _Case, pod: PodState) -> tuple[Reason, str] | None:
 
 
 def _never_created(case: _Case, deployment: DeploymentState | None) -> Judgement | None:
-    """A quota that stays used up: tuning must not wait for ever, since others wait for its turn."""
+    """Take tuning back where a quota stays used up, since others wait for its turn."""
     reason, message = _no_pods(deployment)
     if case.pods or reason is not Reason.QUOTA_EXCEEDED:
         return None
