@@ -281,7 +281,7 @@ def entry(verdict: Verdict, reason: str = "EngineFailed", **changes) -> HistoryE
             at_rest(foreign=(ForeignChild("Deployment", "contracts", "uid-0"),)),
             Action.HOLD,
             Reason.WAITING_FOR_OLD_CHILDREN,
-            "Waits until deployment/contracts is of a deleted resource of this name gone.",
+            "deployment/contracts is left of a deleted resource of this name, and awaited to go.",
             id="a child of a deleted resource is awaited",
         ),
         pytest.param(

@@ -59,7 +59,7 @@ def old_children_are_there(now: Situation) -> Plan | None:
         blocked = stalled(Reason.FOREIGN_CHILD, message)
         plan = replace(plan, target=None, stalled=blocked)
         return replace(plan, requeue_after_seconds=6 * LOOK_AGAIN_SECONDS)
-    message = f"Waits until {_names(foreign)} of a deleted resource of this name gone."
+    message = f"{_names(foreign)} left of a deleted resource of this name, and awaited to go."
     plan = now.plan(Action.HOLD, Reason.WAITING_FOR_OLD_CHILDREN, message)
     return replace(
         plan,
