@@ -74,7 +74,7 @@ def _settings(what: str, revision: Revision | None) -> str:
         return f"  {what:<13}nothing yet"
     words = settings_text(revision.max_num_seqs, revision.gpu_memory_utilization)
     since = f" since {utc_seconds(revision.since)}" if revision.since else ""
-    return f"  {what:<13}{words} (revision {revision.revision}{since})"
+    return f"  {what:<13}{words} ({revision.revision or '?'}{since})"
 
 
 def _recommended(recommendation: Recommendation | None) -> Iterator[str]:
@@ -111,7 +111,7 @@ def _traffic(workload: Workload | None) -> Iterator[str]:
             yield f"  {name:<26}{value}"
     for name, lengths in (("prompts", workload.prompt_tokens), ("outputs", workload.output_tokens)):
         if lengths is not None:
-            yield f"  {name:<26}{_lengths(lengths)}"
+            yield f"  {name:<13}{_lengths(lengths)}"
 
 
 def _lengths(lengths: Lengths) -> str:
