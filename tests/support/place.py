@@ -183,7 +183,7 @@ class Place:
         body = {"containers": [container], "nodeSelector": selector, **spec}
         return self.post("pods", {"metadata": {"name": name}, "spec": body})
 
-    def budget(self, min_available: str = "100%") -> None:
+    def budget(self, min_available: str | int = "100%") -> None:
         """A PodDisruptionBudget; the real controller computes what it allows."""
         self.post(
             "poddisruptionbudgets",
@@ -211,31 +211,42 @@ class Place:
     # The operator
 
     @contextlib.contextmanager
-    def operator(self, kubeconfig: Path, **settings: Any) -> Iterator[Process]:
-        """The operator with a Prometheus that tells of `traffic`, and with our clock."""
+    def prometheus(self) -> Iterator[dict[str, Any]]:
+        """A Prometheus that tells of `traffic`; yields the operator's settings that name it."""
         scope = Scope(WINDOW_SECONDS, namespaces=(self.namespace,))
+        with prometheus_with(self.traffic, scope) as served:
+            yield {"prometheus": [{"name": "default", "url": served.url, "timeoutSeconds": 1}]}
+
+    @contextlib.contextmanager
+    def operator(self, kubeconfig: Path, **settings: Any) -> Iterator[Process]:
+        """The operator with this Prometheus and with our clock."""
         with contextlib.ExitStack() as stack:
-            served = stack.enter_context(prometheus_with(self.traffic, scope))
-            server = {"name": "default", "url": served.url, "timeoutSeconds": 1}
-            process = stack.enter_context(
-                operators.running(kubeconfig, self.namespace, prometheus=[server], **settings)
-            )
+            named = stack.enter_context(self.prometheus())
+            running = operators.running(kubeconfig, self.namespace, **named, **settings)
+            process = stack.enter_context(running)
             process.workers.now = self.clock
             self.process = process
+            stack.callback(self._ended)
             yield process
+
+    def _ended(self) -> None:
+        self.process = None
+
+    def look_again(self) -> None:
+        """Let the operator of this process do a pass; one of its own looks each second."""
+        if self.process is not None:
+            self.process.mark_all()
 
     def later(self, seconds: float) -> None:
         """Move the operator's clock on."""
         self.clock.ahead += timedelta(seconds=seconds)
-        assert self.process is not None
-        self.process.mark_all()
+        self.look_again()
 
     def long_requests_queue(self) -> None:
         """From now on Prometheus tells of requests that queue on all pods: 8 are too few."""
         for pod in self.pods():
             report_traffic(self.traffic, self.namespace, pod["metadata"]["name"])
-        assert self.process is not None
-        self.process.mark_all()
+        self.look_again()
 
     # Stories
 
@@ -244,7 +255,7 @@ class Place:
         self.apply(replicas=replicas, **spec)
         found = self.serve(replicas)
         self.wait_condition("Ready", "True")
-        self.later(SOAK_SECONDS + 1)
+        self.later(spec.get("rollout", {}).get("soakSeconds", SOAK_SECONDS) + 1)
         self.wait_last_good(START_SETTINGS["maxNumSeqs"])
         return found
 
