@@ -161,3 +161,18 @@ def test_the_alarm_of_overhead(points, alarm):
 def test_the_alarm_rests_on_citable_points_alone():
     noisy = [SpeedPoint(seqs, (50.0, 50.0), source=LEDGER) for seqs in (16.0, 32.0)]
     assert overhead(noisy) is None
+
+
+@pytest.mark.parametrize(
+    ("low_milliseconds", "expected"),
+    [
+        pytest.param(14.0, 12.0, id="a nearly level line goes down by half"),
+        pytest.param(16.0, 12.0, id="also where it never meets the objective"),
+        pytest.param(40.0, 6.0, id="less than half where proportion says less"),
+    ],
+)
+def test_an_extrapolation_goes_down_by_one_step(low_milliseconds, expected):
+    """Quantiles of wide buckets at two loads gave 1 in a run where 28 was right."""
+    low = SpeedPoint(24.0, (1000 / low_milliseconds,), source=LEDGER)
+    high = SpeedPoint(70.0, (1000 / (low_milliseconds + 3),), source=LEDGER)
+    assert bound((low, high), 100).bound.value == pytest.approx(expected)

@@ -143,27 +143,38 @@ def _below_all(curve: SpeedCurve, target: float, goal: str, whose: str, first: s
     lowest = curve.points[0]
     base, slope = _line_below(curve)
     raw = (target - base) / slope if slope > 0 else 0.0
-    reachable = raw >= 1.0
-    value = max(1.0, min(raw, lowest.concurrency))
-    why = (
+    value = max(1.0, min(raw, lowest.concurrency), _least_step(lowest, target))
+    missed = (
         f"{goal} is missed for {whose} at {rough(lowest.concurrency)}, the lowest concurrency "
-        f"measured; the line below it crosses at {rough(value)}."
-        if reachable
-        else f"{goal} is missed for {whose} at {rough(lowest.concurrency)}, the lowest "
-        "concurrency measured, and by the line below it even for one request at a time."
+        "measured"
     )
+    where = f"the line below it crosses at {rough(raw)}"
+    if raw < 1:
+        where = "by the line below it even for one request at a time"
     sentence = (
         f"Speed bound: ({milliseconds(target)} - {milliseconds(base)}) / "
         f"{slope * 1000:.6f} ms for each request = {rough(raw)} requests"
-        + ("." if reachable else ", fewer than one: 1 is the least.")
     )
+    if value > raw:
+        where += f", and {rough(value)} is measured before anything lower"
+        sentence += f"; a step goes to half of {rough(lowest.concurrency)} at most: {rough(value)}"
     return SpeedBound(
-        Bound(BoundKind.SPEED, value, why),
-        (first, *_point_sentences(curve.points[:2]), sentence),
+        Bound(BoundKind.SPEED, value, f"{missed}; {where}."),
+        (first, *_point_sentences(curve.points[:2]), f"{sentence}."),
         _error_percent(lowest.spread_percent, target, slope, value),
-        reachable=reachable,
+        reachable=raw >= 1.0,
         open_ended=False,
     )
+
+
+def _least_step(lowest: TimePoint, target: float) -> float:
+    """Return the lowest that an extrapolation may go: half of the lowest measured concurrency.
+
+    Two close points of wide buckets can give any slope. Where time in proportion already says
+    less, that holds: it is an upper bound, since a step takes some time without any request.
+    """
+    proportional = lowest.concurrency * target / lowest.seconds
+    return max(1.0, min(lowest.concurrency / 2, proportional))
 
 
 def _line_below(curve: SpeedCurve) -> tuple[float, float]:
