@@ -80,6 +80,10 @@ class Hub:
             raise kept.error or NotFoundError(model)
         return kept.files
 
+    def close(self) -> None:
+        """Close idle connections."""
+        self.client.close()
+
     def _fetch(self, model: str, revision: str) -> _Kept:
         try:
             config = self._file(model, revision, "config.json", CONFIG_LIMIT_BYTES)
