@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 
+from parkade.controller.numbers import EndpointNumbers
 from parkade.controller.queue import QueueState
 
 PASS_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -23,6 +24,7 @@ class Metrics:
     actions: Counter = field(init=False)
     writes: Counter = field(init=False)
     traffic_reads: Counter = field(init=False)
+    numbers: EndpointNumbers = field(default_factory=EndpointNumbers)
 
     def __post_init__(self) -> None:
         self.passes = Counter(
@@ -55,6 +57,8 @@ class Metrics:
             ("server", "outcome"),
             registry=self.registry,
         )
+
+        self.registry.register(self.numbers)
 
     def watch_queue(self, state: Callable[[], QueueState]) -> None:
         """Report the queue as it is at each scrape."""

@@ -37,6 +37,7 @@ from parkade.controller.workloads import Workloads
 
 logger = logging.getLogger(__name__)
 
+RETRY_SECONDS = 5.0
 STOP_SECONDS = 10.0
 """How long passes under way may take to end; they can be killed between any two writes."""
 
@@ -57,6 +58,7 @@ class Process:
     """Of the probes and the metrics, once started."""
     _complete: threading.Event = field(default_factory=threading.Event)
     _watching: threading.Event = field(default_factory=threading.Event)
+    _starting: threading.Lock = field(default_factory=threading.Lock)
     _servers: list[HealthServer] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -82,17 +84,21 @@ class Process:
         self._in_thread(self._resync_for_ever, "resync")
 
     def watching(self) -> None:
-        """Say that the watches are up: the operator is ready, if its workers are."""
-        self._watching.set()
+        """Say that the watches are up: once everything could be listed, the operator is ready.
+
+        Kopf says so even where it may not list a kind, and then no pass would ever begin.
+        """
+        self._in_thread(self._list_at_last, "first listing")
 
     def views_complete(self) -> None:
         """Say that everything that was there at the start is in the views: passes may begin.
 
         A pass over half a view would take a running endpoint for a new one.
         """
-        if not self._complete.is_set():
-            self._complete.set()
-            self.workers.start()
+        with self._starting:
+            if not self._complete.is_set():
+                self._complete.set()
+                self.workers.start()
 
     def saw(self, resource: Resource, body: Raw) -> None:
         """Take in what a watch brought, and mark the endpoints that it concerns."""
@@ -107,6 +113,7 @@ class Process:
         for key in self.views.keys_of(resource, body):
             if resource is rbac.ENDPOINTS:
                 self.queue.forget(key)
+                self.metrics.numbers.forget(key)
             else:
                 self.queue.mark(key)
 
@@ -146,6 +153,19 @@ class Process:
             for namespace in namespaces
             for body in self.cluster.list(resource, namespace, label_selector=selector)
         ]
+
+    def _list_at_last(self) -> None:
+        """List everything once, however long it takes until that is allowed."""
+        while not self.stopping.is_set():
+            try:
+                self.resync()
+            except AdapterError as error:
+                logger.warning("Not ready, since not everything can be listed: %s", error)
+                self.stopping.wait(RETRY_SECONDS)
+            else:
+                self.views_complete()
+                self._watching.set()
+                return
 
     def _resync_for_ever(self) -> None:
         while not self.stopping.wait(self.settings.resync_seconds * random.uniform(0.9, 1.1)):  # noqa: S311

@@ -75,6 +75,7 @@ class Reconciler:
         seen = observe(self.views, endpoint, now)
         judged = self._judge(seen)
         sized = self._size(judged.seen)
+        self.metrics.numbers.note(key, sized.status)
         inputs, decided = self._plan(judged, sized)
         decided = ledger.flushed(judged.seen, decided, sized.ledger)
         self._roll_out(judged.seen, decided, inputs, sized)
