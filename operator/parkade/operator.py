@@ -13,6 +13,7 @@ import os
 import signal
 import socket
 import threading
+import time
 from typing import Any, cast
 
 import kopf
@@ -27,6 +28,13 @@ logger = logging.getLogger(__name__)
 
 REQUEST_TIMEOUT_SECONDS = 30.0
 EXIT_SECONDS = 15.0
+WATCH_TASK = "watcher for "
+"""How Kopf names the task of each watch."""
+WATCH_LOOK_SECONDS = 1.0
+STOP_LOOK_SECONDS = 0.2
+FIRST_REWATCH_SECONDS = 2.0
+MAX_REWATCH_SECONDS = 60.0
+"""A right that is missing is asked for again and again, and each time Kopf logs a page."""
 RETRY_SECONDS = 2.0
 
 
@@ -97,12 +105,32 @@ def _wait_for_resource(process: Process) -> bool:
 
 
 async def _watch(process: Process) -> None:
-    """Run Kopf until the process is to stop; raises what ends Kopf otherwise."""
+    """Run Kopf until the process is to stop; raises what ends Kopf otherwise.
+
+    Kopf lets a watch end for good where the API server refuses it once (403, 410, an error within
+    the stream), and goes on without it. Then all of them start anew.
+    """
+    wait = FIRST_REWATCH_SECONDS
+    try:
+        while not process.stopping.is_set():
+            began = time.monotonic()
+            await _watch_until_one_ends(process)
+            lasted = time.monotonic() - began
+            wait = FIRST_REWATCH_SECONDS if lasted > MAX_REWATCH_SECONDS else wait
+            process.blind()
+            await asyncio.to_thread(process.stopping.wait, wait)
+            wait = min(2 * wait, MAX_REWATCH_SECONDS)
+    finally:
+        process.stopping.set()
+
+
+async def _watch_until_one_ends(process: Process) -> None:
     stop_flag, ready_flag = asyncio.Event(), asyncio.Event()
     namespaces = process.settings.namespaces
     helpers = [
         asyncio.create_task(_stop_when(process, stop_flag)),
         asyncio.create_task(_tell_when_ready(process, ready_flag)),
+        asyncio.create_task(_stop_when_a_watch_ends(stop_flag)),
     ]
     try:
         await kopf.operator(
@@ -117,14 +145,29 @@ async def _watch(process: Process) -> None:
             ready_flag=ready_flag,
         )
     finally:
-        process.stopping.set()
         for helper in helpers:
             helper.cancel()
 
 
 async def _stop_when(process: Process, stop_flag: asyncio.Event) -> None:
-    await asyncio.to_thread(process.stopping.wait)
+    while not process.stopping.is_set():  # noqa: ASYNC110 - set by threads and signals
+        await asyncio.sleep(STOP_LOOK_SECONDS)
     stop_flag.set()
+
+
+async def _stop_when_a_watch_ends(stop_flag: asyncio.Event) -> None:
+    """Kopf tells nobody, but its tasks have names, and one that ended is no longer there."""
+    seen: set[str] = set()
+    while True:
+        names = {task.get_name() for task in asyncio.all_tasks()}
+        watches = {name for name in names if name.startswith(WATCH_TASK)}
+        ended = sorted(seen - watches)
+        if ended:
+            logger.error("The %s ended: all watches start anew", ", the ".join(ended))
+            stop_flag.set()
+            return
+        seen = watches
+        await asyncio.sleep(WATCH_LOOK_SECONDS)
 
 
 async def _tell_when_ready(process: Process, ready_flag: asyncio.Event) -> None:

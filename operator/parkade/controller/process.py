@@ -90,6 +90,10 @@ class Process:
         """
         self._in_thread(self._list_at_last, "first listing")
 
+    def blind(self) -> None:
+        """Say that the watches are down; passes go on with what is known."""
+        self._watching.clear()
+
     def views_complete(self) -> None:
         """Say that everything that was there at the start is in the views: passes may begin.
 
