@@ -11,23 +11,21 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote, urlencode
 
 import kubernetes
 import urllib3
 
 from parkade.adapters import rbac
 from parkade.adapters.errors import (
-    AdapterError,
     ConflictError,
     InvalidError,
     NotFoundError,
     UnavailableError,
     UnusableAnswerError,
     cut,
-    from_status,
 )
 from parkade.adapters.rbac import Resource
+from parkade.adapters.wire import APPLY_PATCH, MERGE_PATCH, Request, refusal
 from parkade.api import names
 
 Raw = dict[str, Any]
@@ -36,11 +34,6 @@ Raw = dict[str, Any]
 CONNECT_TIMEOUT_SECONDS = 5.0
 READ_TIMEOUT_SECONDS = 30.0
 
-APPLY_PATCH = "application/apply-patch+yaml"
-MERGE_PATCH = "application/merge-patch+json"
-JSON = "application/json"
-
-_METHODS = {"get": "GET", "list": "GET", "create": "POST", "patch": "PATCH", "update": "PUT"}
 PAGE_SIZE = 500
 USER_AGENT = "parkade"
 """Our own calls in audit logs; Kopf's watches have its own name."""
@@ -50,40 +43,6 @@ LOG_LIMIT_BYTES = 2 * 1024 * 1024
 
 class UndeclaredAccessError(RuntimeError):
     """A bug: a call that the table of used resources does not list."""
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One call: which resource, which verb, and what is sent."""
-
-    resource: Resource
-    verb: str
-    namespace: str | None = None
-    name: str | None = None
-    query: tuple[tuple[str, str], ...] = ()
-    body: Mapping[str, Any] | None = None
-    content_type: str = JSON
-
-    @property
-    def path(self) -> str:
-        """Path and query on the API server."""
-        resource = self.resource
-        root = f"/apis/{resource.group}" if resource.group else "/api"
-        parts = [root, resource.version]
-        if resource.namespaced and self.namespace is not None:
-            parts += ["namespaces", quote(self.namespace, safe="")]
-        parts.append(resource.plural)
-        if self.name is not None:
-            parts.append(quote(self.name, safe=""))
-        if resource.subresource:
-            parts.append(resource.subresource)
-        return "/".join(parts) + (f"?{urlencode(self.query)}" if self.query else "")
-
-    @property
-    def summary(self) -> str:
-        """The call in words, for errors."""
-        where = "/".join(part for part in (self.namespace, self.name) if part)
-        return f"{self.verb} {self.resource.rule} {where}".rstrip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +226,7 @@ class Cluster:
         _require(request.resource, request.verb)
         try:
             serialized = self._client.param_serialize(
-                _METHODS[request.verb],
+                request.method,
                 request.path,
                 header_params={
                     "Accept": "application/json, */*",
@@ -283,7 +242,7 @@ class Cluster:
         except kubernetes.client.exceptions.ApiException as error:
             raise UnavailableError(cut(f"{request.summary}: {error.reason}")) from error
         if not 200 <= response.status <= 299:
-            raise _refusal(request, response.status, content, response.getheader("Retry-After"))
+            raise refusal(request, response.status, content, response.getheader("Retry-After"))
         return content
 
 
@@ -356,15 +315,3 @@ def _require(resource: Resource, verb: str) -> None:
         raise UndeclaredAccessError(
             f"{verb} {resource.rule} is not in rbac.USED: add it there and to the chart"
         )
-
-
-def _refusal(
-    request: Request, status: int, content: bytes, retry_after: str | None
-) -> AdapterError:
-    text = content.decode("utf-8", "replace")
-    try:
-        answer = json.loads(text)
-        text = str(answer.get("message", text)) if isinstance(answer, dict) else text
-    except ValueError:
-        pass
-    return from_status(status, f"{request.summary}: HTTP {status}: {text}", retry_after)
