@@ -252,7 +252,7 @@ def entry(verdict: Verdict, reason: str = "EngineFailed", **changes) -> HistoryE
             ),
             Action.HOLD,
             Reason.CANDIDATE_REJECTED,
-            "Every single step towards them failed before.",
+            "Each single step towards what is recommended failed, or one like it.",
             id="both single steps are in quarantine",
         ),
         pytest.param(
@@ -269,6 +269,21 @@ def entry(verdict: Verdict, reason: str = "EngineFailed", **changes) -> HistoryE
             "max_num_seqs 256, gpu_memory_utilization 0.9 -> "
             "max_num_seqs 256, gpu_memory_utilization 0.96.",
             id="a recommendation is cut to what failures left",
+        ),
+        pytest.param(
+            at_rest(
+                wanted=settings(96, "0.8"),
+                record={
+                    "quarantine": (
+                        quarantined(settings(256, "0.81"), max_num_seqs_below=193),
+                        quarantined(settings(97), utilization_at_most=Decimal("0.85")),
+                    )
+                },
+            ),
+            Action.HOLD,
+            Reason.CANDIDATE_REJECTED,
+            "Each single step towards what is recommended failed, or one like it.",
+            id="settings just beside failed ones are not tried one after the other",
         ),
         pytest.param(
             at_rest({"suspend": True}),

@@ -121,9 +121,16 @@ def wanted(now: Situation, good: Revision) -> Settings:
 
 
 def next_step(now: Situation, good: Revision) -> tuple[Settings, Knob] | None:
-    """Return the first single-knob step that has not failed before; None: all have."""
+    """Return the first single-knob step that may work; None: each failed, or one like it.
+
+    What failures taught holds for steps too: noise moves a recommendation a little, and settings
+    just beside failed ones are not tried one after the other.
+    """
+    record, asked = now.record, now.record.retry is not None
     for settings, knob in next_steps(good.settings, wanted(now, good)):
-        if not now.record.is_quarantined(quarantine_key(good.fingerprint, settings)):
+        if record.is_quarantined(quarantine_key(good.fingerprint, settings)):
+            continue
+        if asked or record.cut(settings, good.fingerprint, now.tuning) == settings:
             return settings, knob
     return None
 

@@ -153,7 +153,9 @@ def failed_before(now: Situation) -> Plan | None:
     if entry is None and next_step(now, good) is not None:
         return None
     message = (
-        entry.message if entry is not None else "Every single step towards them failed before."
+        entry.message
+        if entry is not None
+        else "Each single step towards what is recommended failed, or one like it."
     )
     retry = f" To try again, annotate with serving.parkade.dev/retry: {key}." if entry else ""
     return now.plan(Action.HOLD, Reason.CANDIDATE_REJECTED, f"{message}{retry}")
