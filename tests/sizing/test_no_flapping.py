@@ -137,11 +137,20 @@ class Endpoint:
         pytest.param(0.05, 1, id="windows that differ by 5 percent"),
     ],
 )
-@pytest.mark.parametrize("wanted", [50, 100, 120, 300])
-def test_the_right_rung_is_reached_in_three_changes_and_kept(wanted, noise, seed):
+@pytest.mark.parametrize(
+    ("wanted", "changes"),
+    [
+        pytest.param(50, 3, id="50 tok/s"),
+        pytest.param(100, 3, id="100 tok/s"),
+        pytest.param(120, 3, id="120 tok/s"),
+        # One at a time is right, and below what was measured each step goes to half at most.
+        pytest.param(300, 5, id="300 tok/s"),
+    ],
+)
+def test_the_right_rung_is_reached_in_few_changes_and_kept(wanted, changes, noise, seed):
     endpoint = Endpoint(wanted, noise, seed)
     endpoint.run(60)
-    assert len(endpoint.changes) <= 3, endpoint.changes
+    assert len(endpoint.changes) <= changes, endpoint.changes
     settled = sum(len(pod.slots) for pod in endpoint.pods[:-1])
     assert settled <= 10 * SLOTS
     reached, right = endpoint.changes[-1], right_rung(wanted)

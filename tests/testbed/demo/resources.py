@@ -13,7 +13,7 @@ MODEL = "nvidia/Qwen3.6-27B-NVFP4"
 MODEL_CONFIG = Path(__file__).parents[3] / "examples" / "acceptance" / "config.json"
 SHORT, LONG = "chat", "contracts"
 MAX_MODEL_LEN = {SHORT: 245_760, LONG: 1_048_576}
-MIN_REQUESTS = {SHORT: 300, LONG: 40}
+MIN_REQUESTS = {SHORT: 2500, LONG: 50}
 
 OBJECTIVES: dict[str, dict[str, Any]] = {
     SHORT: {"objectives": {"minOutputTokensPerSecond": 100}},

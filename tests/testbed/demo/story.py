@@ -1,6 +1,7 @@
 """The story, step by step. Each step does something a user does and checks what follows."""
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterable
 from itertools import pairwise
@@ -14,6 +15,7 @@ from testbed.demo.world import World
 
 BOTH = (SHORT, LONG)
 SETTLED = {"Applied", "WithinHysteresis", "Unsaturated"}
+STEADY_SECONDS = 12
 KIND = "inferenceendpoint.serving.parkade.dev"
 
 
@@ -111,12 +113,7 @@ def roll_out_knob_by_knob(world: World, screen: Screen, claims: Claims) -> None:
         "One new pod comes up beside the old one, serves, and is judged; then it takes over."
     )
     screen.type(f"kubectl -n {NAMESPACE} get pods,rs --show-labels")
-    screen.wait(
-        world,
-        lambda: all(_settled(world, name) for name in BOTH),
-        "both endpoints to run what is recommended",
-        240,
-    )
+    screen.wait(world, _Steadily(world), "both endpoints to run what is recommended", 240)
     for name in BOTH:
         steps = world.revisions(name)
         screen.quote(f"{name}: " + " -> ".join(f"{seqs} / {util}" for seqs, util in steps))
@@ -136,7 +133,7 @@ def revert_what_is_too_greedy(world: World, screen: Screen, claims: Claims) -> N
         "budget than the last, as real ones sometimes do, and hardly anything is left for it."
     )
     before, good = _untouched(world, SHORT), world.running_settings(LONG)
-    serving = {pod["metadata"]["uid"] for pod in world.pods(LONG)}
+    serving = {uid for uid, _ in _untouched(world, LONG)}
     state = {"pods": {LONG: {"extra_outside_budget_gib": resources.EXTRA_GIB}}}
     world.apply(resources.card_state(state))
     patch = json.dumps({"spec": {"tuning": resources.GREEDY_TUNING}})
@@ -202,6 +199,19 @@ def _deciding_sentences(advice: dict[str, Any]) -> str:
     return "\n".join(one for one in advice["explanation"] if one.startswith(starts))
 
 
+class _Steadily:
+    """Both endpoints have run what is recommended for a while, so that nothing is about to move."""
+
+    def __init__(self, world: World) -> None:
+        self._world, self._since = world, math.inf
+
+    def __call__(self) -> bool:
+        now = time.monotonic()
+        settled = all(_settled(self._world, name) for name in BOTH)
+        self._since = min(self._since, now) if settled else math.inf
+        return now - self._since >= STEADY_SECONDS
+
+
 def _settled(world: World, name: str) -> bool:
     """What is recommended runs, and both knobs have been turned."""
     found, advice = world.condition(name, "SettingsApplied"), _recommendation(world, name)
@@ -239,11 +249,12 @@ def _rejected(world: World) -> dict[str, Any] | None:
 
 
 def _untouched(world: World, name: str) -> list[tuple[str, int]]:
-    """Pods by uid with the restarts of their containers."""
+    """Pods by uid with the restarts of their containers, those that are on their way out apart."""
     return sorted(
         (pod["metadata"]["uid"], sum(one["restartCount"] for one in statuses))
         for pod in world.pods(name)
         if (statuses := pod["status"].get("containerStatuses", []))
+        and "deletionTimestamp" not in pod["metadata"]
     )
 
 
