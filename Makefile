@@ -12,6 +12,8 @@ help: ## List the targets
 
 setup: $(VENV)/.ready ## Make the virtual environment from the locked requirements
 $(VENV)/.ready: requirements/dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Python 3.11 or newer is needed; name one: make setup PYTHON=python3.12" >&2; exit 1; }
 	@echo "Setting up $(VENV) (about a minute the first time)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --require-hashes -r requirements/dev.txt
@@ -24,11 +26,15 @@ demo: setup ## The whole product at work on a real node (root on Linux; KEEP=1 l
 down: setup ## End what `make demo KEEP=1` left up
 	@$(RUN) -m testbed.cluster down
 
-test: check ## All tests that need no root: the quick gate, then the real control plane
-	$(BIN)/python -m pytest -m controlplane -n 2 --timeout 300
+test: check controlplane ## All tests that need no root: the quick gate, then the real control plane
+
+controlplane: setup ## Tests on a real control plane (etcd, kube-apiserver, controllers)
+	@$(RUN) -m testbed.cluster build --control-plane
+	$(BIN)/python -m pytest -m controlplane -n 2
 
 e2e: setup ## The story on a real node (root on Linux)
-	$(BIN)/python -m pytest -m node --timeout 1800
+	@$(RUN) -m testbed.cluster build
+	$(BIN)/python -m pytest -m node
 
 check: setup format-check lint types layers generated fast ## The quick gate, under two minutes
 
@@ -41,7 +47,7 @@ types:
 layers:
 	PYTHONPATH=operator:tests $(BIN)/lint-imports
 generated: ## Fail when a generated file differs from its source
-	$(BIN)/python -m pytest -q -p no:randomly tests/api/test_generated.py
+	$(BIN)/python -m pytest -q tests/api/test_generated.py
 fast: ## Unit, property, golden and simulation tests
 	$(BIN)/python -m pytest -m "$(FAST)" -n 2
 
@@ -61,4 +67,4 @@ lock: ## Lock the dependencies with hashes (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --group dev --group build pyproject.toml -o requirements/dev.txt
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --group build -o requirements/build.txt
 
-.PHONY: help setup lock demo down test e2e check format-check lint types layers generate generated fast format golden simulate
+.PHONY: help setup lock demo down test controlplane e2e check format-check lint types layers generate generated fast format golden simulate
