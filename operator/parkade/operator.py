@@ -14,6 +14,7 @@ import signal
 import socket
 import threading
 import time
+from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
 import kopf
@@ -30,7 +31,6 @@ REQUEST_TIMEOUT_SECONDS = 30.0
 EXIT_SECONDS = 15.0
 WATCH_TASK = "watcher for "
 """How Kopf names the task of each watch."""
-WATCH_LOOK_SECONDS = 1.0
 STOP_LOOK_SECONDS = 0.2
 FIRST_REWATCH_SECONDS = 2.0
 MAX_REWATCH_SECONDS = 60.0
@@ -107,14 +107,15 @@ def _wait_for_resource(process: Process) -> bool:
 async def _watch(process: Process) -> None:
     """Run Kopf until the process is to stop; raises what ends Kopf otherwise.
 
-    Kopf lets a watch end for good where the API server refuses it once (403, 410, an error within
+    Kopf lets a watch fail for good where the API server refuses it once (403, 410, an error within
     the stream), and goes on without it. Then all of them start anew.
     """
     wait = FIRST_REWATCH_SECONDS
     try:
         while not process.stopping.is_set():
             began = time.monotonic()
-            await _watch_until_one_ends(process)
+            if not await _watch_until_one_fails(process):
+                return
             lasted = time.monotonic() - began
             wait = FIRST_REWATCH_SECONDS if lasted > MAX_REWATCH_SECONDS else wait
             process.blind()
@@ -124,13 +125,21 @@ async def _watch(process: Process) -> None:
         process.stopping.set()
 
 
-async def _watch_until_one_ends(process: Process) -> None:
+async def _watch_until_one_fails(process: Process) -> bool:
+    """Run Kopf once; False where it ended otherwise: by a signal, which it takes itself."""
     stop_flag, ready_flag = asyncio.Event(), asyncio.Event()
+    failed: list[str] = []
+
+    def start_anew(watch: str) -> None:
+        logger.error("The %s failed: all watches start anew", watch)
+        failed.append(watch)
+        stop_flag.set()
+
+    _when_a_watch_fails(start_anew)
     namespaces = process.settings.namespaces
     helpers = [
         asyncio.create_task(_stop_when(process, stop_flag)),
         asyncio.create_task(_tell_when_ready(process, ready_flag)),
-        asyncio.create_task(_stop_when_a_watch_ends(stop_flag)),
     ]
     try:
         await kopf.operator(
@@ -144,9 +153,14 @@ async def _watch_until_one_ends(process: Process) -> None:
             stop_flag=stop_flag,
             ready_flag=ready_flag,
         )
+    except Exception:
+        if not failed:
+            raise
+        logger.debug("Kopf ended with the watch that failed", exc_info=True)
     finally:
         for helper in helpers:
             helper.cancel()
+    return bool(failed)
 
 
 async def _stop_when(process: Process, stop_flag: asyncio.Event) -> None:
@@ -155,19 +169,22 @@ async def _stop_when(process: Process, stop_flag: asyncio.Event) -> None:
     stop_flag.set()
 
 
-async def _stop_when_a_watch_ends(stop_flag: asyncio.Event) -> None:
-    """Kopf tells nobody, but its tasks have names, and one that ended is no longer there."""
-    seen: set[str] = set()
-    while True:
-        names = {task.get_name() for task in asyncio.all_tasks()}
-        watches = {name for name in names if name.startswith(WATCH_TASK)}
-        ended = sorted(seen - watches)
-        if ended:
-            logger.error("The %s ended: all watches start anew", ", the ".join(ended))
-            stop_flag.set()
-            return
-        seen = watches
-        await asyncio.sleep(WATCH_LOOK_SECONDS)
+def _when_a_watch_fails(tell: Callable[[str], None]) -> None:
+    """Kopf tells nobody, but the tasks of its watches have names."""
+
+    def look(task: asyncio.Task[Any]) -> None:
+        failed = not task.cancelled() and task.exception() is not None
+        if failed and task.get_name().startswith(WATCH_TASK):
+            tell(task.get_name())
+
+    def make(
+        loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], **options: Any
+    ) -> asyncio.Task[Any]:
+        task = asyncio.Task(work, loop=loop, **options)
+        task.add_done_callback(look)
+        return task
+
+    asyncio.get_running_loop().set_task_factory(make)  # type: ignore[arg-type]
 
 
 async def _tell_when_ready(process: Process, ready_flag: asyncio.Event) -> None:

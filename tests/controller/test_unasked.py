@@ -95,15 +95,7 @@ def test_what_sizing_asked_of_a_person_stays_asked():
             {**TOLD, "SettingsApplied": ("Unknown", "Initializing")}, 3, {}, sized(), id="only that"
         ),
         pytest.param(TOLD, 3, {"action": Action.REVERT}, sized(), id="something is done"),
-        pytest.param(TOLD, 3, {"reason": Reason.SUSPENDED}, sized(), id="it is suspended"),
         pytest.param(TOLD, 3, {"record": Record(uid="u")}, sized(), id="nothing ran well yet"),
-        pytest.param(
-            TOLD,
-            3,
-            {"stalled": Finding(ConditionStatus.TRUE, Reason.LAST_GOOD_FAILING, "it fails")},
-            sized(),
-            id="a person must act for another reason",
-        ),
     ],
 )
 def test_everything_else_is_told_at_once(told, generation, plan, sizing):
@@ -112,8 +104,27 @@ def test_everything_else_is_told_at_once(told, generation, plan, sizing):
     assert as_told_before(seen, before, sizing) == (before, sizing)
 
 
+@pytest.mark.parametrize(
+    "plan",
+    [
+        pytest.param({"reason": Reason.SUSPENDED}, id="it is suspended"),
+        pytest.param({"reason": Reason.COOLING_DOWN}, id="it cools down"),
+        pytest.param(
+            {"stalled": Finding(ConditionStatus.TRUE, Reason.LAST_GOOD_FAILING, "it fails")},
+            id="a person must act for another reason",
+        ),
+    ],
+)
+def test_what_does_not_come_from_sizing_is_told_at_once_beside_the_old_traffic(plan):
+    seen = endpoint(TOLD)
+    before = decided(seen, **plan)
+    after, kept = as_told_before(seen, before, sized())
+    assert after == before
+    assert kept.workload_observed.reason is Reason.OBSERVED
+
+
 def test_a_hub_that_has_not_answered_yet_counts_as_well():
     seen = endpoint(TOLD)
-    waits = sized(Reason.OBSERVED, waits_for_model=True)
+    waits = sized(Reason.OBSERVED, waits=True)
     plan, _ = as_told_before(seen, decided(seen), waits)
     assert plan.settings_applied.reason is Reason.COOLING_DOWN

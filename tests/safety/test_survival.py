@@ -151,6 +151,17 @@ def test_what_was_rejected_is_not_tried_again_until_a_person_asks(place, kubecon
         )
 
 
+def test_a_restart_after_a_revert_writes_nothing(place, kubeconfig):
+    with place.operator(kubeconfig):
+        burnt(place)
+        before = place.is_steady(2)
+    with place.operator(kubeconfig):
+        wait_until(
+            lambda: place.process.metrics.passes.labels("done")._value.get() > 1, "passes", 20
+        )
+        assert place.is_steady(2) == before
+
+
 def test_a_cooldown_survives_a_restart(place, kubeconfig):
     with place.operator(kubeconfig):
         place.starts_well(tuning=tuning(cooldownSeconds=7200))

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from parkade.adapters.cluster import Cluster
 from parkade.adapters.errors import AdapterError
 from parkade.adapters.nodes import GpuNodes, gpu_nodes
+from parkade.api.conditions import Reason
 from parkade.controller.background import Background
+from parkade.sizing.workload import CannotTell
 
 logger = logging.getLogger(__name__)
 
@@ -36,11 +38,15 @@ class Hardware:
             KEEP_SECONDS,
             on_new=lambda _all: self.on_new(),
             threads=1,
+            prefer=lambda old, new: new or old,
         )
 
-    def memory_bytes(self, product: str) -> int | None:
+    def memory_bytes(self, product: str) -> int | CannotTell | None:
         """Return what the engine will call total, from the node label; None where no node says."""
-        found = (self._nodes.newest("all") or {}).get(product)
+        nodes = self._nodes.newest("all")
+        if nodes is None:
+            return CannotTell(Reason.INITIALIZING, "The nodes are being listed.")
+        found = nodes.get(product)
         if found is None or found.memory_bytes is None:
             return None
         return int(found.memory_bytes * TOTAL_OF_LABEL)

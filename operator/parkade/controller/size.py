@@ -60,16 +60,20 @@ class Sized:
     status: Mapping[str, Any] = field(default_factory=dict)
     ledger: Points | None = None
     """The record's points with the newest windows; None where sizing could not be asked."""
-    waits_for_model: bool = False
+    waits: bool = False
+    """For the hub, or for the list of nodes."""
 
     @property
     def unasked(self) -> bool:
-        """Whether Prometheus or the hub has not answered yet since the start."""
-        return self.waits_for_model or self.workload_observed.reason is Reason.INITIALIZING
+        """Whether Prometheus, the hub or the nodes were not asked yet since the start."""
+        return self.waits or self.workload_observed.reason is Reason.INITIALIZING
 
 
 def size(
-    seen: Observation, traffic: Traffic | CannotTell, model: Answer, node_memory_bytes: int | None
+    seen: Observation,
+    traffic: Traffic | CannotTell,
+    model: Answer,
+    node_memory_bytes: int | CannotTell | None,
 ) -> Sized:
     """Return what should run. `node_memory_bytes` is what node labels say of the card, per GPU."""
     workload = observe_workload(seen, traffic)
@@ -79,7 +83,7 @@ def size(
     advises = seen.endpoint.spec.engine is None
     points = () if advises else ledger.merged(seen, traffic, workload, fingerprint(seen))
     inputs = _inputs(seen, model, workload, points, node_memory_bytes)
-    if isinstance(inputs, NotSizable):
+    if isinstance(inputs, NotSizable | CannotTell):
         return _unsized(seen, inputs, observed)
     answer = recommend(inputs)
     if isinstance(answer, NotSizable):
@@ -171,13 +175,13 @@ def _inputs(
     model: ModelFacts,
     workload: Workload | CannotTell,
     points: Points,
-    node_memory_bytes: int | None,
-) -> SizingInputs | NotSizable:
+    node_memory_bytes: int | CannotTell | None,
+) -> SizingInputs | NotSizable | CannotTell:
     spec, record = seen.endpoint.spec, seen.record
     current, tuning = fingerprint(seen), tuning_hash(spec)
     measured = from_learned(record.learned.get(current))
     device = _device(seen, measured, node_memory_bytes)
-    if isinstance(device, NotSizable):
+    if isinstance(device, NotSizable | CannotTell):
         return device
     lessons = record.lessons(current, tuning)
     caps = [one.max_num_seqs_below - 1 for one in lessons if one.max_num_seqs_below is not None]
@@ -199,13 +203,19 @@ def _inputs(
 
 
 def _device(
-    seen: Observation, measured: MeasuredMemory | None, node_memory_bytes: int | None
-) -> Device | NotSizable:
+    seen: Observation,
+    measured: MeasuredMemory | None,
+    node_memory_bytes: int | CannotTell | None,
+) -> Device | NotSizable | CannotTell:
     accelerator = seen.endpoint.spec.accelerator
     if measured is not None:
         return cards.measured_device(accelerator.product, measured.total_bytes, measured.free_bytes)
     known = accelerator.memory is not None or cards.card_of(accelerator.product) is not None
-    return cards.device(accelerator, total_bytes=None if known else node_memory_bytes)
+    if known:
+        return cards.device(accelerator, total_bytes=None)
+    if isinstance(node_memory_bytes, CannotTell):
+        return node_memory_bytes
+    return cards.device(accelerator, total_bytes=node_memory_bytes)
 
 
 def _first(seen: Observation, inputs: SizingInputs, answer: Sizing) -> Settings:
@@ -238,7 +248,7 @@ def _unsized(seen: Observation, why: NotSizable | CannotTell, observed: Finding)
         workload_observed=observed,
         objectives_met=Finding(ConditionStatus.UNKNOWN, *_no_objectives(seen, why.message)),
         status=why.to_status() if isinstance(why, NotSizable) else {},
-        waits_for_model=why.reason is Reason.INITIALIZING,
+        waits=why.reason is Reason.INITIALIZING,
     )
 
 

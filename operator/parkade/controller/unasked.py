@@ -46,12 +46,14 @@ def as_told_before(endpoint: Endpoint, plan: Plan, sized: Sized) -> tuple[Plan, 
     settings = _told(endpoint, ConditionType.SETTINGS_APPLIED)
     workload = _told(endpoint, ConditionType.WORKLOAD_OBSERVED)
     objectives = _told(endpoint, ConditionType.OBJECTIVES_MET)
-    held = plan.action is Action.HOLD and plan.stalled is None and plan.reason in FROM_SIZING
-    if not sized.unasked or plan.record.last_good is None or not held:
+    holds = plan.action is Action.HOLD and plan.record.last_good is not None
+    if not sized.unasked or not holds:
         return plan, sized
     if settings is None or workload is None or objectives is None:
         return plan, sized
     kept = replace(sized, workload_observed=workload, objectives_met=objectives, status={})
+    if plan.stalled is not None or plan.reason not in FROM_SIZING:
+        return plan, kept
     stalled = _told(endpoint, ConditionType.STALLED)
     if stalled is None or stalled.reason.value not in STALLING:
         stalled = None
