@@ -280,6 +280,13 @@ def test_a_lost_record_keeps_quarantine_and_raised_headroom() -> None:
     assert record.is_quarantined(new.quarantine_key)
 
 
+def test_what_was_good_is_rendered_again_where_nothing_holds_its_template() -> None:
+    one = replace(CALM.endpoint, status=built(CALM))
+    assert rebuild(one, None, (), NOW).last_good == GOOD
+    other = endpoint({"engine": {"image": "other:1"}}, generation=2)
+    assert rebuild(replace(other, status=built(CALM)), None, (), NOW).last_good is None
+
+
 def test_nothing_to_rebuild_from_is_a_fresh_record() -> None:
     assert rebuild(endpoint(), None, (), NOW) == Record("uid-1")
 

@@ -92,6 +92,8 @@ def _last_good(
                 template=_without_controller_labels(holder.template),
             )
     rendered = render_revision(endpoint, settings)
+    if good.fingerprint is not None and rendered.fingerprint != good.fingerprint:
+        return None  # the spec has changed since: what was good can't be made again
     return replace(rendered, generation=good.generation or rendered.generation)
 
 
