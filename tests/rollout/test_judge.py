@@ -261,6 +261,24 @@ def test_a_quota_is_the_reason_where_no_pod_can_be_created() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("origin", "seconds", "verdict"),
+    [
+        pytest.param(Origin.TUNING, 60, Verdict.PENDING, id="a while"),
+        pytest.param(Origin.TUNING, 601, Verdict.INCONCLUSIVE, id="tuning, past the deadline"),
+        pytest.param(Origin.USER, 601, Verdict.PENDING, id="a user's change, for ever"),
+    ],
+)
+def test_under_a_used_up_quota_tuning_waits_until_the_deadline(origin, seconds, verdict) -> None:
+    failing = deployment(
+        NEW, conditions={"ReplicaFailure": ConditionState("True", "FailedCreate", "exceeded quota")}
+    )
+    one = candidate(NEW, origin=origin, since=seconds_ago(seconds))
+    found = judge(one, [], {}, failing, ROLLOUT, NOW)
+    assert (found.verdict, found.reason) == (verdict, Reason.QUOTA_EXCEEDED)
+    assert found.blamed is None
+
+
 def test_what_was_seen_stays_known_when_pod_and_log_are_gone() -> None:
     first = judge(
         candidate(NEW, since=seconds_ago(1000)), [crashed(NEW)], {}, None, ROLLOUT, NOW

@@ -298,3 +298,15 @@ def test_a_deployment_of_another_uid_is_not_rebuilt_from() -> None:
 def test_a_status_of_nonsense_is_as_good_as_none() -> None:
     one = replace(endpoint(), status={"lastGood": {"maxNumSeqs": "many"}, "history": 7})
     assert rebuild(one, None, (), NOW) == Record("uid-1")
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "Pod"])
+def test_pods_of_a_namesake_do_not_make_a_resource_ready(kind) -> None:
+    status = built(at_rest(foreign=(ForeignChild(kind, "contracts-1", "uid-0"),)))
+    assert condition(status, "Ready")[0] == "False"
+    assert (status["replicas"], status["readyReplicas"]) == (0, 0)
+
+
+def test_own_pods_stay_ready_beside_a_service_of_somebody_else() -> None:
+    status = built(at_rest(foreign=(ForeignChild("Service", "contracts", None),)))
+    assert condition(status, "Ready")[0] == "True"

@@ -215,7 +215,7 @@ class Place:
         """A Prometheus that tells of `traffic`; yields the operator's settings that name it."""
         scope = Scope(WINDOW_SECONDS, namespaces=(self.namespace,))
         with prometheus_with(self.traffic, scope) as served:
-            yield {"prometheus": [{"name": "default", "url": served.url, "timeoutSeconds": 1}]}
+            yield {"prometheus": [{"name": "default", "url": served.url, "timeoutSeconds": 10}]}
 
     @contextlib.contextmanager
     def operator(self, kubeconfig: Path, **settings: Any) -> Iterator[Process]:

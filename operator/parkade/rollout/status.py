@@ -181,13 +181,20 @@ def _gist(blocks: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _replicas(inputs: PlanInputs) -> int:
-    if inputs.deployment is not None and inputs.endpoint.spec.engine is not None:
-        return inputs.deployment.status_replicas
-    return 0
+    if inputs.deployment is None or inputs.endpoint.spec.engine is None or _are_foreign(inputs):
+        return 0
+    return inputs.deployment.status_replicas
 
 
 def _ready(inputs: PlanInputs) -> int:
+    if _are_foreign(inputs):
+        return 0
     return sum(1 for pod in inputs.pods if pod.is_ready and pod.revision)
+
+
+def _are_foreign(inputs: PlanInputs) -> bool:
+    """Tell whether the pods belong to another resource: of the same name, or to nobody."""
+    return any(one.kind in {"Deployment", "ReplicaSet", "Pod"} for one in inputs.foreign)
 
 
 def _applied(record: Record) -> api.Revision | None:
