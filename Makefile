@@ -32,9 +32,12 @@ controlplane: setup ## Tests on a real control plane (etcd, kube-apiserver, cont
 	@$(RUN) -m testbed.cluster build --control-plane
 	$(BIN)/python -m pytest -m controlplane -n 2
 
-e2e: setup ## The story on a real node (root on Linux)
-	@$(RUN) -m testbed.cluster build
-	$(BIN)/python -m pytest -m node
+e2e: setup ## The stories on a real node (root on Linux)
+	@$(RUN) -m testbed.demo --build
+	$(BIN)/python -m pytest -m node -v
+
+bench-revert: setup ## How fast a mistake is undone, beside a Deployment and Argo Rollouts (root)
+	@$(RUN) bench/bench_revert.py --runs $(or $(RUNS),3)
 
 check: setup format-check lint types layers generated fast ## The quick gate, under two minutes
 
@@ -67,4 +70,4 @@ lock: ## Lock the dependencies with hashes (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --group dev --group build pyproject.toml -o requirements/dev.txt
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --group build -o requirements/build.txt
 
-.PHONY: help setup lock demo down test controlplane e2e check format-check lint types layers generate generated fast format golden simulate
+.PHONY: help setup lock demo down test controlplane e2e bench-revert check format-check lint types layers generate generated fast format golden simulate

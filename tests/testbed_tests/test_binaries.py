@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from testbed.cluster import binaries, golang
+from testbed.cluster import argo, binaries, golang
 from testbed.cluster.binaries import TOOLS_BY_NAME, Tool
 from testbed.cluster.errors import TestbedError
 from testbed.cluster.locks import FileLock, locked
@@ -62,9 +62,10 @@ def test_programs_are_told_the_version_that_is_pinned(tool, version, flag):
     assert flag in TOOLS_BY_NAME[tool].build_flags()[-1]
 
 
-def test_each_program_of_a_node_has_a_module_and_a_build_time():
+def test_each_program_has_a_module_and_a_build_time():
     packages = {name for tool in TOOLS_BY_NAME.values() for name in tool.packages}
-    assert set(binaries.NODE) == packages == set(binaries.BUILD_SECONDS)
+    programs = {*binaries.NODE, argo.PROGRAM}
+    assert programs == packages == set(binaries.BUILD_SECONDS)
 
 
 def test_an_unknown_program_is_named():

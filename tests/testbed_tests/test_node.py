@@ -6,7 +6,6 @@ import textwrap
 import httpx
 import pytest
 
-from testbed.cluster.prometheus import Prometheus
 from testbed.images.build import BASE, build_image, export_archive
 from testbed.waiting import wait_until
 
@@ -128,8 +127,9 @@ def test_logs_of_a_container_are_shown(node, namespace, server):
     )
 
 
-def test_prometheus_finds_engine_pods_with_the_labels_of_a_pod_monitor(node, namespace, server):
-    prometheus = Prometheus.start(node)
+def test_prometheus_finds_engine_pods_with_the_labels_of_a_pod_monitor(
+    prometheus, namespace, server
+):
     (series,) = wait_until(lambda: prometheus.query("answers_total"), "the pod to be scraped")
     assert series["value"][1] == "42"
     labels = series["metric"]

@@ -97,6 +97,11 @@ TOOLS_BY_NAME = {
             linker_flags=_prometheus_flags,
             tags="remove_all_sd,enable_kubernetes_sd",
         ),
+        Tool(
+            "argo-rollouts",
+            "github.com/argoproj/argo-rollouts",
+            {"rollouts-controller": "github.com/argoproj/argo-rollouts/cmd/rollouts-controller"},
+        ),
     )
 }
 
@@ -111,6 +116,7 @@ BUILD_SECONDS = {
     "kube-proxy": 10,
     "helm": 95,
     "prometheus": 240,
+    "rollouts-controller": 240,  # only for the bench of reverts
 }
 
 

@@ -13,6 +13,7 @@ from testbed.cluster.controlplane import ControlPlane
 from testbed.cluster.errors import TestbedError
 from testbed.cluster.existing import ExistingCluster, named_kubeconfig
 from testbed.cluster.node import Node
+from testbed.cluster.prometheus import Prometheus
 from testbed.cluster.signals import end_in_order_when_told
 
 MARKED_BY_FIXTURE = {
@@ -93,6 +94,12 @@ def node(pytestconfig: pytest.Config) -> Iterator[Node]:
         pytest.fail(f"This tier cannot run: {error}", pytrace=False)
     yield started
     started.stop()
+
+
+@pytest.fixture(scope="session")
+def prometheus(node: Node) -> Prometheus:
+    """Real Prometheus beside the node, which ends it."""
+    return Prometheus.start(node)
 
 
 def _give_time(item: pytest.Item) -> None:

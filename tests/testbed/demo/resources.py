@@ -83,9 +83,9 @@ def endpoint(name: str) -> dict[str, Any]:
     }
 
 
-def operator_values(prometheus_url: str) -> dict[str, Any]:
-    """The chart's values: the image that was built here, and a quick pace."""
-    repository, tag = OPERATOR_IMAGE.split(":")
+def operator_values(prometheus_url: str, image: str = OPERATOR_IMAGE) -> dict[str, Any]:
+    """The chart's values: an image that was built here, and a quick pace."""
+    repository, tag = image.split(":")
     return {
         "image": {"repository": repository, "tag": tag, "pullPolicy": "Never"},
         "config": {

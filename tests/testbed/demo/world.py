@@ -2,7 +2,7 @@
 
 import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,17 @@ GROUP = "/apis/serving.parkade.dev/v1alpha1"
 class World:
     """A running node with the operator installed as a user installs it."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, prometheus: Prometheus) -> None:
         self.node = node
-        self.prometheus = Prometheus.start(node)
+        self.prometheus = prometheus
         self.traffic: dict[str, Traffic] = {}
+
+    @classmethod
+    def on(cls, node: Node, prometheus: Prometheus, archives: Iterable[Path]) -> "World":
+        """A world on a node that runs already, with the images of `build_images()`."""
+        for archive in archives:
+            node.import_image(archive)
+        return cls(node, prometheus)
 
     @classmethod
     @contextmanager
@@ -38,9 +45,7 @@ class World:
         node = Node.start(kept=keep)
         world = None
         try:
-            world = cls(node)
-            for archive in archives:
-                node.import_image(archive)
+            world = cls.on(node, Prometheus.start(node), archives)
             yield world
         finally:
             if world is not None:
@@ -48,9 +53,9 @@ class World:
             if not keep:
                 node.stop()
 
-    def install_operator(self) -> None:
-        """Install the chart with real helm and wait until the operator is ready."""
-        values = resources.operator_values(self.prometheus.url)
+    def install_operator(self, image: str = resources.OPERATOR_IMAGE) -> None:
+        """Install or upgrade the chart with real helm and wait until the operator is ready."""
+        values = resources.operator_values(self.prometheus.url, image)
         with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
             yaml.safe_dump(values, file)
             file.flush()
