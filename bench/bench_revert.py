@@ -9,9 +9,8 @@ goes before the new one comes, so that time without a revert is time without ser
 
 Measured in each run, in seconds from the deciding termination (`finishedAt` of the first container
 that ended with an error; the kubelet gives whole seconds, so true figures are up to 1 s smaller):
-- revert: to the API write that undoes it: Parkade's write of the Deployment and Argo's of the
-  Rollout's status, both as the API server's audit log has it (Argo's is the first after the abort
-  was seen, less the look's interval);
+- revert: to the API write that undoes it; Parkade's of the Deployment, as the API server's audit
+  log has it, and the abort in the status of Argo's Rollout, as it is seen;
 - CrashLoopBackOff: until a pod's status says so (Parkade's pod is gone by then);
 - no pod served: from the first moment without a Ready pod to the next Ready one, the stop of the
   old pod included; ">" where none was Ready at the end of the watch.
@@ -28,7 +27,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -58,8 +57,8 @@ class Seen:
     aborted: datetime | None = None
     reverted: datetime | None = None
     dark_since: float | None = None
-    dark_seconds: float | None = None
-    looks: list[bool] = field(default_factory=list)
+    dark_seconds: float = 0.0
+    served_again: bool = False
 
     def after_end(self, moment: datetime | None) -> float | None:
         if moment is None or self.ended is None:
@@ -77,7 +76,7 @@ class Watcher(threading.Thread):
 
     def run(self) -> None:
         end = time.monotonic() + WATCH_SECONDS
-        while time.monotonic() < end and self.seen.dark_seconds is None:
+        while time.monotonic() < end and not self.seen.served_again:
             self._look(self._world.get(f"{PODS}?labelSelector={self._selector}") or {})
             time.sleep(LOOK_SECONDS)
 
@@ -97,10 +96,10 @@ class Watcher(threading.Thread):
 
     def _note_service(self, *, serves: bool) -> None:
         seen, now = self.seen, time.monotonic()
-        if not serves and seen.dark_since is None:
-            seen.dark_since = now
-        if serves and seen.dark_since is not None:
-            seen.dark_seconds = now - seen.dark_since
+        if seen.dark_since is None:
+            seen.dark_since = None if serves else now
+            return
+        seen.dark_seconds, seen.served_again = now - seen.dark_since, serves
 
 
 def _failure(container: dict[str, Any]) -> datetime | None:
@@ -242,8 +241,8 @@ def report(runs: list[dict[str, Seen]]) -> int:
     dark: dict[str, list[float]] = {}
     for who in runs[0]:
         seen = [one[who] for one in runs]
-        dark[who] = [one.dark_seconds or WATCH_SECONDS for one in seen]
-        open_end = ">" if any(one.dark_seconds is None for one in seen) else ""
+        dark[who] = [one.dark_seconds for one in seen]
+        open_end = "" if all(one.served_again for one in seen) else ">"
         cells = (
             _cell([one.after_end(one.reverted) for one in seen], "never"),
             _cell([one.after_end(one.crash_loop) for one in seen], "not reached"),

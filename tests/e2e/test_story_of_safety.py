@@ -174,6 +174,7 @@ def test_when_the_last_good_one_fails_too_all_stops_without_flapping(world, stor
     )
     assert world.deployment(NAME)["metadata"]["generation"] == deployment["metadata"]["generation"]
     assert views.times_told(world, NAME, "LastGoodFailing") == 1
+    assert views.events(world, NAME, "LastGoodFailing")[0]["type"] == "Warning"
 
 
 def test_the_cause_came_from_the_log_and_not_from_the_termination_message(world, story):

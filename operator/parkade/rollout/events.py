@@ -50,8 +50,10 @@ def events(
         reason = f"{_DONE[plan.action]}"
         notes.append(EventNote(reason, _cut(f"{plan.reason.value}: {plan.message}"), warning))
     before = {one.type: one for one in read_conditions(old_status)}
-    for one in read_conditions(new_status):
-        if one.type in _TOLD and _changed(before.get(one.type), one):
+    # In the order of `_TOLD`: what needs a person is told as that, not as a pod that is not ready.
+    after = {one.type: one for one in read_conditions(new_status)}
+    for one in [after[kind] for kind in _TOLD if kind in after]:
+        if _changed(before.get(one.type), one):
             note = EventNote(one.reason, _cut(one.message), _is_bad(one))
             if not any(one.message and one.message in other.message for other in notes):
                 notes.append(note)

@@ -1,5 +1,6 @@
 """Argo Rollouts beside the node, to measure against. Built from its Go module, run from outside."""
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -42,15 +43,13 @@ def start(node: Node) -> None:
 def _module_folder() -> Path:
     """Where Go keeps the sources of the pinned module, with the manifests that belong to them."""
     go = find_go(least_version([FOLDER / "go.mod"]))
-    command = [str(go), "mod", "download", "-json", MODULE]
-    subprocess.run(command, cwd=FOLDER, check=True, capture_output=True)
     listed = subprocess.run(
-        [str(go), "list", "-mod=mod", "-m", "-f", "{{.Dir}}", MODULE],
+        [go, "mod", "download", "-json", MODULE],
         cwd=FOLDER,
         check=False,
         capture_output=True,
         text=True,
     )
-    if listed.returncode != 0 or not listed.stdout.strip():
-        raise TestbedError(f"go list of {MODULE} failed: {listed.stderr.strip()}")
-    return Path(listed.stdout.strip())
+    if listed.returncode != 0:
+        raise TestbedError(f"go mod download of {MODULE} failed: {listed.stderr.strip()}")
+    return Path(json.loads(listed.stdout)["Dir"])
