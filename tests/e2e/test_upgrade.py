@@ -1,7 +1,6 @@
 """The operator as its chart installs it: who it runs as, what an upgrade and a removal touch."""
 
 import json
-import shutil
 
 import httpx
 import pytest
@@ -9,13 +8,20 @@ import pytest
 from e2e import views
 from testbed.demo import resources
 from testbed.demo.world import ROOT
-from testbed.images.build import build_image, ensure_base, export_archive
+from testbed.images.build import build_image, export_archive
 from testbed.waiting import wait_until
 
 NAME = resources.SHORT
+WHERE = "import parkade.rollout.template as it; print(it.__file__)"
 NEXT_IMAGE = "localhost/parkade:next"
-CONTEXT = ("requirements", "operator", "pyproject.toml", "README.md", "LICENSE")
-TEMPLATE = "operator/parkade/rollout/template.py"
+NEXT_DOCKERFILE = f"""\
+FROM {resources.OPERATOR_IMAGE}
+COPY template.py /template.py
+USER 0
+RUN cp /template.py "$(/opt/parkade/bin/python -c '{WHERE}')"
+USER 65532:65532
+"""
+TEMPLATE = ROOT / "operator" / "parkade" / "rollout" / "template.py"
 OLD_LINES = {
     'RENDERER_VERSION = "1"': 'RENDERER_VERSION = "2"',
     '{"name": "VLLM_NO_USAGE_STATS", "value": "1"}': (
@@ -60,18 +66,15 @@ def endpoint(world):
 
 @pytest.fixture(scope="module")
 def next_image(world, tmp_path_factory):
-    """An image of an operator that renders engine pods differently, from the same Dockerfile."""
+    """An image of an operator that renders engine pods differently: today's, and a layer."""
     context = tmp_path_factory.mktemp("next")
-    for name in CONTEXT:
-        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
-        copy(ROOT / name, context / name)
-    template = context / TEMPLATE
-    text = template.read_text(encoding="utf-8")
+    text = TEMPLATE.read_text(encoding="utf-8")
     for old, new in OLD_LINES.items():
-        assert text.count(old) == 1, f"{TEMPLATE} does not have {old} just once"
+        assert text.count(old) == 1, f"{TEMPLATE.name} does not have {old} just once"
         text = text.replace(old, new)
-    template.write_text(text, encoding="utf-8")
-    build_image(ROOT / "Dockerfile", context, NEXT_IMAGE, {"PYTHON_IMAGE": ensure_base()})
+    (context / "template.py").write_text(text, encoding="utf-8")
+    (context / "Dockerfile").write_text(NEXT_DOCKERFILE, encoding="utf-8")
+    build_image(context / "Dockerfile", context, NEXT_IMAGE)
     world.node.import_image(export_archive(NEXT_IMAGE))
     return NEXT_IMAGE
 

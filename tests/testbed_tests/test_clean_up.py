@@ -30,7 +30,9 @@ NODE = pytest.param("Node", id="whole node", marks=pytest.mark.node)
 def environment(tmp_path):
     """A state folder of this test alone: other clusters of this machine don't count."""
     paths = os.pathsep.join(path for path in sys.path if path)
-    return {**os.environ, "PYTHONPATH": paths, "XDG_STATE_HOME": str(tmp_path)}
+    own = {**os.environ, "PYTHONPATH": paths, "XDG_STATE_HOME": str(tmp_path)}
+    yield own
+    command_line(own, "down")  # after a failure a kept node would stay up for good
 
 
 @pytest.fixture
@@ -54,7 +56,6 @@ def start_owner(environment):
         owner.terminate()
         owner.wait(30)
         owner.stdout.close()
-    command_line(environment, "down")
 
 
 def command_line(environment, *arguments):
