@@ -5,7 +5,7 @@ A proxy in front of the real API server refuses, breaks and closes.
 | fault | what follows |
 |---|---|
 | the first write of each kind gets 409, 410, 429, 500, 503, or no answer | the same end |
-| every third request of any kind fails, lists too | the same end |
+| every seventh request of any kind fails, lists too | the same end |
 | the first Deployment gets 422                    | Stalled/InvalidSpec, then it goes on |
 | a write is stored, and its answer is lost        | the same end, nothing twice |
 | all watches close, again and again               | the same end |
@@ -82,12 +82,12 @@ def test_first_writes_that_are_refused_come_to_the_same_end(place, proxied, refu
     assert len(proxy.refused) == len(KINDS)
 
 
-def test_every_third_request_that_fails_comes_to_the_same_end(place, proxied):
+def test_every_seventh_request_that_fails_comes_to_the_same_end(place, proxied):
     proxy, kubeconfig = proxied
     count = itertools.count()
 
     def gate(call):
-        return Refusal(500) if not call.is_watch and next(count) % 3 == 1 else None
+        return Refusal(500) if not call.is_watch and next(count) % 7 == 3 else None
 
     with place.operator(kubeconfig):
         proxy.gate = gate
