@@ -32,9 +32,12 @@ controlplane: setup ## Tests on a real control plane (etcd, kube-apiserver, cont
 	@$(RUN) -m testbed.cluster build --control-plane
 	$(BIN)/python -m pytest -m controlplane -n 2
 
-e2e: setup ## The stories on a real node (root on Linux)
+test-engine: setup ## Compare with real vLLM on a CPU (opt-in: 6 GB once, then minutes)
+	$(BIN)/python -m pytest -m "engine and not node" --timeout 1800
+
+e2e: setup ## The stories on a real node (root on Linux; ENGINE=vllm: with real vLLM on a CPU)
 	@$(RUN) -m testbed.demo --build
-	$(BIN)/python -m pytest -m node -v
+	$(BIN)/python -m pytest -m "$(if $(filter vllm,$(ENGINE)),engine and node,node and not engine)" -v
 
 bench-revert: setup ## How fast a mistake is undone, beside a Deployment and Argo Rollouts (root)
 	@$(RUN) bench/bench_revert.py --runs $(or $(RUNS),3)
@@ -70,4 +73,4 @@ lock: ## Lock the dependencies with hashes (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --group dev --group build pyproject.toml -o requirements/dev.txt
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --group build -o requirements/build.txt
 
-.PHONY: help setup lock demo down test controlplane e2e bench-revert check format-check lint types layers generate generated fast format golden simulate
+.PHONY: help setup lock demo down test controlplane test-engine e2e bench-revert check format-check lint types layers generate generated fast format golden simulate

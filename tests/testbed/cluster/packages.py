@@ -63,6 +63,35 @@ def require(programs: dict[str, str], *, cni: bool = False) -> None:
     missing = _missing(programs, cni=cni)
     if not missing:
         return
+    _install_missing(missing)
+    if still := _missing(programs, cni=cni):
+        raise TestbedError(f"Installed packages, but still missing: {' '.join(sorted(still))}")
+
+
+def require_library(name: str, package: str) -> None:
+    """Make sure of a shared library, installing its Debian package when root.
+
+    Raises TestbedError with one line otherwise, as `require` does.
+    """
+    if find_library(name) is not None:
+        return
+    _install_missing({package})
+    if find_library(name) is None:
+        raise TestbedError(f"Installed {package}, but {name} is still missing")
+
+
+def find_library(name: str) -> Path | None:
+    """Where the loader of this machine finds a shared library; None when it does not."""
+    ldconfig = _which("ldconfig")
+    if ldconfig is None:
+        return None
+    known = subprocess.run([ldconfig, "-p"], capture_output=True, text=True, check=False).stdout
+    lines = (line.partition(" => ") for line in known.splitlines())
+    found = (Path(path) for left, _, path in lines if left.split()[:1] == [name] and path)
+    return next(found, None)
+
+
+def _install_missing(missing: set[str]) -> None:
     names = " ".join(sorted(missing))
     apt_get = _which("apt-get")
     if apt_get is None:
@@ -70,8 +99,6 @@ def require(programs: dict[str, str], *, cni: bool = False) -> None:
     if os.geteuid() != 0:
         raise TestbedError(f"Missing: {names}. Install with: sudo apt-get install {names}")
     _install(apt_get, sorted(missing))
-    if still := _missing(programs, cni=cni):
-        raise TestbedError(f"Installed {names}, but still missing: {' '.join(sorted(still))}")
 
 
 def require_root_on_linux(what: str) -> None:
