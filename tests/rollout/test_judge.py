@@ -31,6 +31,7 @@ PREDECESSOR = RootCause(
     CauseClass.FREE_MEMORY_BELOW_UTILIZATION, Blame.ENVIRONMENT, message="an old pod holds the GPU"
 )
 SCARCE = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
+NO_CLAIM = '0/3 nodes are available: persistentvolumeclaim "models" not found.'
 NO_NODE = "0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector."
 
 
@@ -199,6 +200,14 @@ def soaking(restarts: int, cause: RootCause | None = None):
             Reason.WAITING_FOR_GPU,
             f"Pod new-1 is not scheduled: {SCARCE}",
             id="no GPU is free",
+        ),
+        pytest.param(
+            [starting(NEW, scheduled=False, unschedulable_message=NO_CLAIM, running_since=None)],
+            {},
+            Verdict.PENDING,
+            Reason.MISSING_VOLUME,
+            f"Pod new-1 is not scheduled: {NO_CLAIM}",
+            id="the claim that the spec names is not there",
         ),
         pytest.param(
             [

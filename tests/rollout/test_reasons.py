@@ -83,7 +83,14 @@ NOT_SCHEDULED = starting(
     **UNSCHEDULED,
 )
 NO_GPU = starting(GOOD, unschedulable_since=NOW, unschedulable_message=SCARCE, **UNSCHEDULED)
+NO_CLAIM = starting(
+    GOOD,
+    unschedulable_since=NOW - timedelta(seconds=700),
+    unschedulable_message='0/1 nodes are available: persistentvolumeclaim "models" not found.',
+    **UNSCHEDULED,
+)
 STALLING = [
+    pytest.param(first([NO_CLAIM], since=800), Reason.MISSING_VOLUME, id="no claim"),
     pytest.param(first([starting(GOOD, since=NOW - timedelta(seconds=700))], since=700),
                  Reason.START_DEADLINE_EXCEEDED, id="a first start takes too long"),
     pytest.param(blamed(CauseClass.BAD_ARGUMENTS), Reason.BAD_ARGUMENTS, id="bad arguments"),
@@ -128,6 +135,12 @@ def test_stalled(inputs: PlanInputs, reason: Reason) -> None:
     [
         pytest.param(first([starting(GOOD)]), Reason.ROLLOUT_IN_PROGRESS, id="a first start"),
         pytest.param(first([NO_GPU]), Reason.WAITING_FOR_GPU, id="no GPU"),
+        pytest.param(
+            blamed(CauseClass.PROBE_KILLED, Blame.ENVIRONMENT), Reason.PROBE_FAILED, id="a probe"
+        ),
+        pytest.param(
+            blamed(CauseClass.NCCL_FAILURE, Blame.ENVIRONMENT), Reason.NODE_FAILED, id="the node"
+        ),
         pytest.param(
             first(
                 deployment=deployment(

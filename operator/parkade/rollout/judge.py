@@ -25,12 +25,9 @@ from parkade.api.spec import Rollout
 from parkade.api.status import Origin, Verdict
 from parkade.rollout.causes import Blame
 from parkade.rollout.observed import DeploymentState, Evidence, PodState
-from parkade.rollout.reasons import REASON_OF_CAUSE, waiting_reason
+from parkade.rollout.reasons import GPU_SCARCE, REASON_OF_CAUSE, unscheduled_reason, waiting_reason
 from parkade.rollout.record import Candidate, SeenTermination
 from parkade.rollout.witness import UNKNOWN_TERMINATIONS, witnessed
-
-GPU_SCARCE = "Insufficient nvidia.com/gpu"
-"""In the scheduler's message where GPUs are there, but busy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,11 +198,12 @@ def _never_scheduled(case: _Case, pod: PodState) -> tuple[Reason, str] | None:
     since = pod.unschedulable_since
     if since is None or case.waited(since) < case.deadline:
         return None
-    if GPU_SCARCE in pod.unschedulable_message:
+    reason = unscheduled_reason(pod)
+    if reason is Reason.WAITING_FOR_GPU:
         if case.candidate.origin is Origin.USER or not case.candidate.surge:
             return None
-        return Reason.WAITING_FOR_GPU, f"Pod {pod.name} found no GPU: {pod.unschedulable_message}"
-    return Reason.SCHEDULING_FAILED, f"No node takes pod {pod.name}: {pod.unschedulable_message}"
+        return reason, f"Pod {pod.name} found no GPU: {pod.unschedulable_message}"
+    return reason, f"No node takes pod {pod.name}: {pod.unschedulable_message}"
 
 
 def _never_created(case: _Case, deployment: DeploymentState | None) -> Judgement | None:
@@ -244,11 +242,19 @@ def _waits_for(case: _Case, deployment: DeploymentState | None) -> tuple[Reason,
         return stuck
     ends = case.candidate.terminations
     if ends:
-        return Reason.ROLLOUT_IN_PROGRESS, _error(ends[-1], "ended, which alone decides nothing")
+        return _known_cause(ends[-1]), _error(ends[-1], "ended, which alone decides nothing")
     if any(pod.is_ready for pod in case.pods):
         seconds = case.rollout.soak_seconds
         return Reason.ROLLOUT_IN_PROGRESS, f"Serves, and is believed after {seconds} s."
     return Reason.ROLLOUT_IN_PROGRESS, "Waits for the engine to start."
+
+
+def _known_cause(end: SeenTermination) -> Reason:
+    """Return the reason of a cause that settings do not have; else that it is on its way."""
+    reason = REASON_OF_CAUSE[end.cause_class]
+    elsewhere = end.blame in {Blame.ENVIRONMENT, Blame.USER}
+    named = elsewhere and reason is not Reason.ENGINE_FAILED
+    return reason if named else Reason.ROLLOUT_IN_PROGRESS
 
 
 def _no_pods(deployment: DeploymentState | None) -> tuple[Reason, str]:
@@ -260,9 +266,8 @@ def _no_pods(deployment: DeploymentState | None) -> tuple[Reason, str]:
 
 def _stuck(pod: PodState) -> tuple[Reason, str] | None:
     if pod.unschedulable_message:
-        scarce = GPU_SCARCE in pod.unschedulable_message
-        reason = Reason.WAITING_FOR_GPU if scarce else Reason.SCHEDULING_FAILED
-        return reason, f"Pod {pod.name} is not scheduled: {pod.unschedulable_message}"
+        message = f"Pod {pod.name} is not scheduled: {pod.unschedulable_message}"
+        return unscheduled_reason(pod), message
     waits = waiting_reason(pod)
     if waits is None:
         return None

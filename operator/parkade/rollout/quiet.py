@@ -11,9 +11,13 @@ from parkade.api.status import Origin
 from parkade.rollout.actions import Action, Plan
 from parkade.rollout.gates import next_step, wanted
 from parkade.rollout.inflight import LOOK_AGAIN_SECONDS, SURGE_PATIENCE
-from parkade.rollout.judge import GPU_SCARCE
 from parkade.rollout.observed import PodState
-from parkade.rollout.reasons import BELOW_ONE_REQUEST, REASON_OF_CAUSE, waiting_reason
+from parkade.rollout.reasons import (
+    BELOW_ONE_REQUEST,
+    GPU_SCARCE,
+    REASON_OF_CAUSE,
+    waiting_reason,
+)
 from parkade.rollout.record import Phase
 from parkade.rollout.render import render_revision
 from parkade.rollout.revision import quarantine_key

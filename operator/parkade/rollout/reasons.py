@@ -55,6 +55,22 @@ _WAITING: Mapping[str, Reason] = {
 """Of a container that never ran: waiting reasons of the kubelet that time alone does not heal."""
 
 
+GPU_SCARCE = "Insufficient nvidia.com/gpu"
+"""The scheduler's words (kube-scheduler, plugin NodeResourcesFit)."""
+
+VOLUME_MISSING = "persistentvolumeclaim"
+"""The scheduler's words for a claim that is absent or not bound (plugin VolumeBinding)."""
+
+
+def unscheduled_reason(pod: PodState) -> Reason:
+    """Return why no node takes a pod, from the scheduler's message."""
+    if GPU_SCARCE in pod.unschedulable_message:
+        return Reason.WAITING_FOR_GPU
+    if VOLUME_MISSING in pod.unschedulable_message.lower():
+        return Reason.MISSING_VOLUME
+    return Reason.SCHEDULING_FAILED
+
+
 def waiting_reason(pod: PodState) -> Reason | None:
     """Return why a pod's container can't start; None where it is merely on its way."""
     found = _WAITING.get(pod.waiting_reason)
