@@ -1,6 +1,8 @@
 """Conditions: all documented, transition times that move only with the status, bounded texts."""
 
+import re
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -134,3 +136,14 @@ def test_a_reason_of_a_newer_operator_is_kept():
     found = read_conditions({"conditions": [raw]})
     assert [one.reason for one in found] == ["FromTheFuture"]
     assert isinstance(found[0], Condition)
+
+
+def test_every_reason_is_shown_to_occur_by_a_test_of_the_product():
+    """Tests of `api` show that a reason has a meaning; those of the layers above that it occurs."""
+    tests = Path(__file__).parents[1]
+    parts = ("sizing", "rollout", "adapters", "controller", "safety", "cli")
+    text = "".join(file.read_text() for part in parts for file in (tests / part).rglob("*.py"))
+    missing = [
+        one.name for one in Reason if not re.search(rf'Reason\.{one.name}\b|["/]{one.value}"', text)
+    ]
+    assert missing == []

@@ -212,6 +212,29 @@ class TestSpeedEvidence:
 
 class TestObjectives:
     @pytest.mark.parametrize(
+        ("measured", "met", "reason"),
+        [
+            pytest.param(
+                {
+                    "in_flight": cases.in_flight(running=3.1, kv_usage=0.001, scrapes=500),
+                    "time_per_output_token": token_times(800),
+                },
+                False,
+                Reason.MISSED,
+                id="a fifth of the requests were slow",
+            ),
+            pytest.param({}, None, Reason.CANNOT_TELL, id="no speed was measured"),
+        ],
+    )
+    def test_what_was_measured_is_judged(self, measured, met, reason):
+        spec = cases.endpoint(
+            objectives={"minOutputTokensPerSecond": 100, "maxTimeToFirstTokenSeconds": None}
+        )
+        work = cases.workload(**SHORT, queued_percent=0.0, **measured)
+        sizing = cases.sized(spec, work=work, in_force=running(256))
+        assert (sizing.objectives.met, sizing.objectives.reason) == (met, reason)
+
+    @pytest.mark.parametrize(
         ("first_token", "met", "reason"),
         [
             pytest.param(10, False, Reason.NEEDS_REPLICAS, id="a queue delays the first token"),
