@@ -6,12 +6,12 @@ import argparse
 import json
 import re
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parkade.cli.documents import read_yaml_objects
 from parkade.cli.errors import CannotSize, UsageError
+from parkade.cli.plan_case import Case
 
 if TYPE_CHECKING:
     from parkade.api.endpoint import Endpoint
@@ -67,15 +67,6 @@ def _gib(text: str) -> float:
     if not 0 < value < _MAX_GIB:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of GiB above 0")
     return value
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """What a plan was made from, for the pictures."""
-
-    endpoint: Endpoint
-    inputs: SizingInputs
-    sizing: Sizing
 
 
 def run(args: argparse.Namespace) -> int:

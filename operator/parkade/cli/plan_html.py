@@ -14,7 +14,7 @@ from parkade.sizing.wording import count, rough
 from parkade.sizing.workload import Workload
 
 if TYPE_CHECKING:
-    from parkade.cli.plan import Case
+    from parkade.cli.plan_case import Case
 
 _WIDTH, _HEIGHT = 720, 220
 _COLORS = {

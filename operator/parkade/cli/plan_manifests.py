@@ -11,7 +11,7 @@ from parkade.rollout.actions import Target
 from parkade.rollout.render import manifests, render_revision
 
 if TYPE_CHECKING:
-    from parkade.cli.plan import Case
+    from parkade.cli.plan_case import Case
 
 
 def manifests_text(case: Case) -> str:

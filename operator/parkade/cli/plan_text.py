@@ -16,7 +16,7 @@ from parkade.sizing.result import LIMITS, BoundKind, MemoryMap, Sizing
 from parkade.sizing.wording import count, rough
 
 if TYPE_CHECKING:
-    from parkade.cli.plan import Case
+    from parkade.cli.plan_case import Case
     from parkade.sizing.histograms import Histogram
 
 WIDTH = 80
