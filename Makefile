@@ -39,6 +39,10 @@ e2e: setup ## The stories on a real node (root on Linux; ENGINE=vllm: with real 
 	@$(RUN) -m testbed.demo --build
 	$(BIN)/python -m pytest -m "$(if $(filter vllm,$(ENGINE)),engine and node,node and not engine)" -v
 
+bench: setup ## How fast the planner and the command line are
+	@$(RUN) bench/bench_planner.py
+	@$(RUN) bench/bench_cli.py $(if $(AICONFIGURATOR),--aiconfigurator $(AICONFIGURATOR))
+
 bench-revert: setup ## How fast a mistake is undone, beside a Deployment and Argo Rollouts (root)
 	@$(RUN) bench/bench_revert.py --runs $(or $(RUNS),3)
 
@@ -73,4 +77,4 @@ lock: ## Lock the dependencies with hashes (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --group dev --group build pyproject.toml -o requirements/dev.txt
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --group build -o requirements/build.txt
 
-.PHONY: help setup lock demo down test controlplane test-engine e2e bench-revert check format-check lint types layers generate generated fast format golden simulate
+.PHONY: help setup lock demo down test controlplane test-engine e2e bench bench-revert check format-check lint types layers generate generated fast format golden simulate
