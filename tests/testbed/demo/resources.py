@@ -42,6 +42,13 @@ def setup() -> list[dict[str, Any]]:
     ]
 
 
+def system_namespace() -> dict[str, Any]:
+    """The operator's own namespace, which admits nothing but restricted pods."""
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    metadata = {"name": SYSTEM_NAMESPACE, "labels": labels}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+
+
 def card_state(state: dict[str, Any]) -> dict[str, Any]:
     """What the simulated card does at the next start of an engine."""
     return _config_map(STATE_CONFIG_MAP, {"state.json": json.dumps(state)})

@@ -55,13 +55,14 @@ class World:
 
     def install_operator(self, image: str = resources.OPERATOR_IMAGE) -> None:
         """Install or upgrade the chart with real helm and wait until the operator is ready."""
+        self.apply(resources.system_namespace())
         values = resources.operator_values(self.prometheus.url, image)
         with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
             yaml.safe_dump(values, file)
             file.flush()
             self.node.helm(
                 *("upgrade", "--install", "parkade", ROOT / "charts" / "parkade"),
-                *("--namespace", resources.SYSTEM_NAMESPACE, "--create-namespace"),
+                *("--namespace", resources.SYSTEM_NAMESPACE),
                 *("--values", file.name, "--wait", "--timeout", "120s"),
             )
 
