@@ -33,7 +33,7 @@ class Server:
 
     def metrics(self) -> str:
         """The engine's own page."""
-        return self._client().get("/metrics").raise_for_status().text
+        return self._ask("GET", "/metrics").raise_for_status().text
 
     def complete(self, prompt: str, max_tokens: int) -> dict[str, Any]:
         """One completion of random words; they go on to the last token."""
@@ -43,18 +43,18 @@ class Server:
             "max_tokens": max_tokens,
             "ignore_eos": True,
         }
-        answer = self._client().post("/v1/completions", json=body).raise_for_status()
+        answer = self._ask("POST", "/v1/completions", json=body).raise_for_status()
         found: dict[str, Any] = answer.json()
         return found
 
     def is_healthy(self) -> bool:
         """Whether it serves; it does not listen at all while it starts."""
         with suppress(httpx.TransportError):
-            return self._client(5).get("/health").status_code == httpx.codes.OK
+            return self._ask("GET", "/health", timeout=5).status_code == httpx.codes.OK
         return False
 
-    def _client(self, timeout_seconds: float = 120) -> httpx.Client:
-        return httpx.Client(base_url=self.url, timeout=timeout_seconds, trust_env=False)
+    def _ask(self, method: str, path: str, *, timeout: float = 120, **body: Any) -> httpx.Response:
+        return httpx.request(method, self.url + path, timeout=timeout, trust_env=False, **body)
 
 
 @contextmanager
