@@ -27,7 +27,10 @@ def start(node: Node) -> None:
     for file in sorted((_module_folder() / "manifests" / "crds").glob("*-crd.yaml")):
         # Too large for the annotation of a client-side apply.
         node.kubectl("apply", "--server-side", "-f", file)
-    node.kubectl("wait", "--for=condition=Established", "crd/rollouts.argoproj.io")
+    rollouts = "/apis/argoproj.io/v1alpha1/rollouts"
+    node.control_plane.wait_for(
+        "the Rollout to be served", lambda: node.http.get(rollouts).is_success
+    )
     node.control_plane.launch(
         PROGRAM,
         [
