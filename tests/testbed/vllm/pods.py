@@ -62,7 +62,9 @@ def endpoint(name: str, environment: Path, max_model_len: int) -> dict[str, Any]
             },
             "accelerator": {"product": "NVIDIA-B200"},
             "workload": {"windowSeconds": 60, "minRequests": 10},
+            # What the card has is not known: advice may be given, nothing is tuned in these tests.
             "tuning": {
+                "mode": "RecommendOnly",
                 "initial": {"maxNumSeqs": 4, "gpuMemoryUtilization": "0.5"},
                 "cooldownSeconds": 5,
             },
