@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+
 from testbed.cluster.binaries import ensure
 
 CHART = Path(__file__).parents[2] / "charts" / "parkade"

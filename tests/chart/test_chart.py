@@ -4,6 +4,7 @@ import subprocess
 
 import pytest
 import yaml
+
 from parkade.adapters import rbac
 from parkade.controller.settings import read_settings
 
@@ -35,7 +36,11 @@ def test_leases_are_granted_in_the_own_namespace_alone(render):
 
 
 @pytest.mark.parametrize(
-    "values", [pytest.param({}, id="all namespaces"), pytest.param({"config": {"namespaces": ["a"]}}, id="one")]
+    "values",
+    [
+        pytest.param({}, id="all namespaces"),
+        pytest.param({"config": {"namespaces": ["a"]}}, id="one"),
+    ],
 )
 def test_no_rule_reads_secrets_or_uses_a_wildcard(render, values):
     objects = render(**values)
