@@ -49,8 +49,11 @@ def _other_mount_tables() -> Iterator[str]:
         with contextlib.suppress(OSError):
             namespace = str((process / "ns" / "mnt").readlink()) if process.name.isdigit() else ""
             if namespace and namespace not in seen:
-                seen.add(namespace)
-                yield (process / "mounts").read_text(encoding="utf-8")
+                # A process that ends meanwhile has no mounts to tell: the next one has.
+                mounts = (process / "mounts").read_text(encoding="utf-8")
+                if mounts:
+                    seen.add(namespace)
+                    yield mounts
 
 
 def _is_empty(folder: Path) -> bool:
