@@ -134,6 +134,8 @@ class History:
         operator.fleet = Fleet()
         self.truth.stuck = self.truth.unknown = False
         self.truth.soak_crash_seconds = None
+        # A start that outlasts the deadline is a fault: it is tried again, ever more seldom.
+        self.truth.load_seconds = min(self.truth.load_seconds, 200.0)
         operator.change(suspend=False, tuning={"maintenanceWindows": [], "cooldownSeconds": 120})
         self.log.append(f"{world.now:%H:%M:%S} peace")
         for _ in range(3):  # noise at the edge of a hysteresis may still move a knob once
