@@ -140,7 +140,7 @@ def test_watches_that_close_again_and_again_miss_nothing(place, proxied):
     done = threading.Event()
 
     def close_often():
-        while not done.wait(0.5):
+        while not done.wait(2.0):
             proxy.close_watches()
 
     closer = threading.Thread(target=close_often)

@@ -141,6 +141,7 @@ def test_what_was_rejected_is_not_tried_again_until_a_person_asks(place, kubecon
         key = known["rejected"][0][0]
         note = {"serving.parkade.dev/retry": f"{key} the driver was updated"}
         place.edit({"metadata": {"annotations": note}})
+        place.is_steady(2)  # it is seen before the cooldown ends, else the next smaller one starts
         place.later(COOLDOWN_SECONDS + 60)
         again = place.candidate()
         assert settings_of(again) == failed
