@@ -88,9 +88,9 @@ def recommend_opposites(world: World, screen: Screen, claims: Claims) -> None:
     wanted = {SHORT: "Speed", LONG: "KVCache"}
     screen.wait(
         world,
-        lambda: all(_recommendation(world, name).get("limitedBy") for name in BOTH),
-        "both recommendations",
-        60,
+        lambda: all(_recommendation(world, name).get("limitedBy") == wanted[name] for name in BOTH),
+        f"both recommendations, limited by {wanted}",
+        90,
     )
     for name, bound in wanted.items():
         advice = _recommendation(world, name)

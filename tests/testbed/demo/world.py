@@ -110,18 +110,12 @@ class World:
         return settings["maxNumSeqs"], settings["gpuMemoryUtilization"]
 
     def revisions(self, name: str) -> list[tuple[int, str]]:
-        """The two knobs of every template that the Deployment ever had, in order."""
-        selector = f"serving.parkade.dev/endpoint={name}"
-        path = f"/apis/apps/v1/namespaces/{resources.NAMESPACE}/replicasets"
-        found = (self.get(f"{path}?labelSelector={selector}") or {}).get("items", [])
-        by_time = sorted(found, key=lambda one: one["metadata"]["creationTimestamp"])
-        settings = [
-            json.loads(
-                one["spec"]["template"]["metadata"]["annotations"]["serving.parkade.dev/settings"]
-            )
-            for one in by_time
-        ]
-        return [(one["maxNumSeqs"], one["gpuMemoryUtilization"]) for one in settings]
+        """The two knobs of every revision, the oldest first.
+
+        From the history: a ReplicaSet that is used again keeps its first place in time.
+        """
+        history = self.endpoint(name).get("status", {}).get("history", [])
+        return [(one["maxNumSeqs"], one["gpuMemoryUtilization"]) for one in reversed(history)]
 
     def start_traffic(self, name: str) -> None:
         """Send open-loop requests to the endpoint's ready pods until told to stop."""
