@@ -361,4 +361,4 @@ def test_the_lock_has_hashes_and_names_no_host(path):
 def test_the_guard_finds_what_it_is_for():
     path = f"/{'work'}/main"
     assert FOREIGN.search(f"see {path}")
-    assert not FOREIGN.search(json.dumps("https://example.org/work/main"))
+    assert not FOREIGN.search(json.dumps(f"https://example.org{path}"))

@@ -106,12 +106,6 @@ def version_of(engine: Engine) -> tuple[int, int, int]:
     return _DEFAULT_VERSION
 
 
-def says_version(engine: Engine) -> bool:
-    """Whether the spec or the image's tag says the version."""
-    tag = engine.image.split("@", 1)[0].rsplit("/", 1)[-1].partition(":")[2]
-    return bool(_VERSION.match(engine.version or "") or _VERSION.match(tag))
-
-
 def default_batched_tokens(
     device: Device, version: tuple[int, int, int], flags: Mapping[str, str | None]
 ) -> int:
