@@ -31,7 +31,8 @@ Traceback (most recent call last):
 RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {{}}"""
 """The cause stands further up than a termination message reaches."""
 
-pytestmark = pytest.mark.timeout(600)
+# No part is tried again: it would go on from where the failed one left the world.
+pytestmark = [pytest.mark.timeout(600), pytest.mark.flaky(reruns=0)]
 
 
 class Story:

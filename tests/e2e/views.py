@@ -61,9 +61,10 @@ def settled(world, name):
 
 
 def events(world, name, reason):
-    """Events on the endpoint with this reason."""
+    """Events with this reason on the endpoint, and none on an earlier one of the same name."""
     path = f"/api/v1/namespaces/{resources.NAMESPACE}/events"
-    found = world.get(f"{path}?fieldSelector=involvedObject.name={name},reason={reason}")
+    uid = world.endpoint(name)["metadata"]["uid"]
+    found = world.get(f"{path}?fieldSelector=involvedObject.uid={uid},reason={reason}")
     return found["items"]
 
 
