@@ -97,7 +97,7 @@ def test_what_a_crd_can_not_say_is_an_error(annotation, message):
 
 
 @pytest.mark.parametrize(
-    ("node", "message"),
+    ("part", "message"),
     [
         pytest.param({"type": "string"}, "maxLength", id="a text without bound"),
         pytest.param({"type": "integer", "minimum": 0}, "maximum", id="a number without bound"),
@@ -123,6 +123,6 @@ def test_what_a_crd_can_not_say_is_an_error(annotation, message):
         ),
     ],
 )
-def test_the_checker_finds(node, message):
-    found = list(problems({"type": "object", "properties": {"part": node}}))
+def test_the_checker_finds(part, message):
+    found = list(problems({"type": "object", "properties": {"part": part}}))
     assert any(".part" in problem and message in problem for problem in found)

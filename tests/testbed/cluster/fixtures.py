@@ -35,9 +35,10 @@ def pytest_configure() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Who uses the control plane carries its mark, so that `-m` chooses tiers without fail."""
     for item in items:
-        for fixture in getattr(item, "fixturenames", ()):
-            if fixture in MARKED_BY_FIXTURE:
-                item.add_marker(MARKED_BY_FIXTURE[fixture])
+        for mark in sorted(
+            {MARKED_BY_FIXTURE[one] for one in _fixtures(item) & {*MARKED_BY_FIXTURE}}
+        ):
+            item.add_marker(mark)
         _give_time(item)
 
 
@@ -100,6 +101,12 @@ def node(pytestconfig: pytest.Config) -> Iterator[Node]:
 def prometheus(node: Node) -> Prometheus:
     """Real Prometheus beside the node, which ends it."""
     return Prometheus.start(node)
+
+
+def _fixtures(item: pytest.Item) -> set[str]:
+    """What a test asks for by name; a column of its own table may bear the name of a fixture."""
+    own_table = getattr(item, "callspec", None)
+    return {*getattr(item, "fixturenames", ())} - {*(own_table.params if own_table else ())}
 
 
 def _give_time(item: pytest.Item) -> None:
