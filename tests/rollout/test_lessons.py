@@ -58,7 +58,7 @@ def test_raised_headroom(before: int, short: int | None, after: float) -> None:
             False,
             "max_num_seqs 256 with gpu_memory_utilization 0.95 failed: CUDA out of memory. "
             "1.0 GiB short: headroom 6 -> 7.25 GiB.",
-            "0.9429",
+            "0.9430",
             None,
             id="graphs are paid for by the headroom",
         ),
@@ -67,7 +67,7 @@ def test_raised_headroom(before: int, short: int | None, after: float) -> None:
             False,
             "max_num_seqs 256 with gpu_memory_utilization 0.95 failed: CUDA out of memory. "
             "Shortfall not named, 1 GiB assumed: headroom 6 -> 7.25 GiB.",
-            "0.9429",
+            "0.9430",
             None,
             id="a shortfall that is not named",
         ),
@@ -117,7 +117,7 @@ def test_raised_headroom(before: int, short: int | None, after: float) -> None:
             "max_num_seqs 256 with gpu_memory_utilization 0.95 failed: the error is not known. "
             "Shortfall not named, 1 GiB assumed: headroom 6 -> 7.25 GiB. "
             "max_num_seqs 256 -> at most 192.",
-            "0.9429",
+            "0.9430",
             193,
             id="with no last good template even an unknown cause leads to a smaller try",
         ),

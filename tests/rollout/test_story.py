@@ -159,9 +159,29 @@ def test_too_little_headroom_crashes_is_reverted_and_named_and_the_next_try_is_s
     assert rejected["shortfall"] == "1024Mi"
     assert rejected["cause"] == "oom_cudagraph_capture"
     again = operator.until(Action.DEPLOY)
-    assert again.record.candidate.revision.settings == settings(256, "0.9802")
+    assert again.record.candidate.revision.settings == settings(256, "0.9803")
     operator.until(Action.PROMOTE)
     assert told(operator, 5000) == []
+
+
+def test_a_failure_is_told_as_long_as_it_is_why_what_runs_is_what_is_recommended() -> None:
+    operator = started(seqs=256)
+    operator.run(2000)
+    operator.world.fate = crashes_above(
+        "0.955", replace(OUT_OF_MEMORY, shortfall_bytes=46 * GIB // 10)
+    )
+    operator.change(tuning={"headroom": "256Mi"})
+    revert = operator.until(Action.REVERT)
+    assert revert.message.endswith("4.6 GiB short: headroom 0.25 -> 6 GiB.")
+    assert told(operator, 7200) == []
+    assert operator.condition("SettingsApplied") == (
+        "False",
+        "CandidateRejected",
+        f"{revert.message} max_num_seqs 256, gpu_memory_utilization 0.955 runs on.",
+    )
+    operator.change(tuning={"headroom": "6Gi"})
+    operator.run(30)
+    assert operator.condition("SettingsApplied")[:2] == ("True", "Applied")
 
 
 def test_pods_that_run_the_old_settings_are_not_disturbed_by_a_revert() -> None:

@@ -13,6 +13,7 @@ from parkade.api.status import Origin, Verdict
 from parkade.rollout.actions import Action, Finding, Plan
 from parkade.rollout.causes import Knob
 from parkade.rollout.inflight import LOOK_AGAIN_SECONDS, how_to_allow
+from parkade.rollout.record import HistoryEntry
 from parkade.rollout.revision import Revision, quarantine_key
 from parkade.rollout.situation import Situation, settings_finding
 from parkade.rollout.steps import next_steps
@@ -148,17 +149,30 @@ def _held(now: Situation, reason: Reason, message: str, until: datetime | None) 
     )
 
 
+def rejected_last(now: Situation) -> HistoryEntry | None:
+    """Return the newest entry of the history, where it is settings of tuning that failed.
+
+    None where the tuning inputs changed since, or a person asked for a retry.
+    """
+    newest = _newest_of_tuning(now)
+    if newest is None or newest.verdict is not Verdict.FAILED:
+        return None
+    lessons = now.record.lessons(newest.fingerprint, now.tuning)
+    return newest if any(one.revision == newest.revision for one in lessons) else None
+
+
+def _newest_of_tuning(now: Situation) -> HistoryEntry | None:
+    newest = now.record.history[0] if now.record.history else None
+    return newest if newest is not None and newest.origin is Origin.TUNING else None
+
+
 def _fresh_failure(now: Situation) -> Finding | None:
     """Return what the newest verdict said, where it was on a candidate of tuning."""
-    newest = now.record.history[0] if now.record.history else None
-    if newest is None or newest.origin is not Origin.TUNING:
-        return None
-    if newest.verdict is Verdict.FAILED:
-        lessons = now.record.lessons(newest.fingerprint, now.tuning)
-        if all(one.revision != newest.revision for one in lessons):
-            return None
-        return settings_finding(Reason.CANDIDATE_REJECTED, newest.message)
-    if newest.verdict is not Verdict.INCONCLUSIVE:
+    rejected = rejected_last(now)
+    if rejected is not None:
+        return settings_finding(Reason.CANDIDATE_REJECTED, rejected.message)
+    newest = _newest_of_tuning(now)
+    if newest is None or newest.verdict is not Verdict.INCONCLUSIVE:
         return None
     lasting = {
         one.value: one

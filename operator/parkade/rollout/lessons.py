@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from datetime import datetime
-from decimal import ROUND_FLOOR, Decimal
+from decimal import ROUND_HALF_UP, Decimal
 
 from parkade.api.quantity import GIB, MIB
 from parkade.api.settings import FOUR_DIGITS
@@ -95,8 +95,13 @@ def _knobs(blamed: SeenTermination, *, shrink_on_unknown: bool) -> tuple[Knob, .
 
 
 def _smaller(failed: Decimal, by_bytes: int, total_bytes: int | None) -> Decimal:
+    """Return the fraction left, to the nearest digit: the failed one was rounded down already.
+
+    Rounded down twice, it would lie a digit below what sizing recommends, and a pod would be
+    replaced for that digit.
+    """
     step = Decimal(by_bytes) / Decimal(total_bytes) if total_bytes else UTILIZATION_STEP
-    smaller = (failed - step).quantize(FOUR_DIGITS, rounding=ROUND_FLOOR)
+    smaller = (failed - step).quantize(FOUR_DIGITS, rounding=ROUND_HALF_UP)
     return max(min(smaller, failed - FOUR_DIGITS), min(LEAST_UTILIZATION, failed))
 
 

@@ -9,7 +9,7 @@ from parkade.api.conditions import REASONS, ConditionStatus, ConditionType, Reas
 from parkade.api.spec import Mode
 from parkade.api.status import Origin
 from parkade.rollout.actions import Action, Plan
-from parkade.rollout.gates import next_step, wanted
+from parkade.rollout.gates import next_step, rejected_last, wanted
 from parkade.rollout.inflight import LOOK_AGAIN_SECONDS, SURGE_PATIENCE
 from parkade.rollout.observed import PodState
 from parkade.rollout.reasons import (
@@ -132,7 +132,10 @@ def only_recommends(now: Situation) -> Plan | None:
 
 
 def nothing_to_change(now: Situation) -> Plan | None:
-    """Leave what runs: it is what is recommended, or nothing can be recommended."""
+    """Leave what runs: it is what is recommended, or nothing can be recommended.
+
+    What a failure taught may be why the two are the same; then the failure is what is told.
+    """
     good = now.record.last_good
     if good is None or wanted(now, good) != good.settings:
         return None
@@ -141,6 +144,10 @@ def nothing_to_change(now: Situation) -> Plan | None:
         known = REASONS[ConditionType.SETTINGS_APPLIED][ConditionStatus.UNKNOWN]
         reason = desired.reason if desired.reason in known else Reason.INSUFFICIENT_EVIDENCE
         return now.plan(Action.HOLD, reason, f"The running settings stay. {desired.message}")
+    rejected = rejected_last(now)
+    if rejected is not None:
+        message = f"{rejected.message} {described(good.settings)} runs on."
+        return now.plan(Action.HOLD, Reason.CANDIDATE_REJECTED, message)
     normal = REASONS[ConditionType.SETTINGS_APPLIED][ConditionStatus.TRUE]
     reason = desired.reason if desired.reason in normal else Reason.APPLIED
     message = desired.message if reason is not Reason.APPLIED else ""
