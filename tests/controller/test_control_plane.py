@@ -13,14 +13,13 @@ from pathlib import Path
 import pytest
 
 from parkade.adapters.vllm_metrics import DeploymentScope, Scope
-from parkade.cli.crd import manifest
 from support import operators, pods
 from support.metrics_server import buckets, of_pod, prometheus_with
+from support.place import GROUP, with_crd
 from support.servers import Reply, serving
 from testbed.waiting import wait_until
 
 DATA = Path(__file__).parents[1] / "data"
-GROUP = "/apis/serving.parkade.dev/v1alpha1"
 MERGE = {"Content-Type": "application/merge-patch+json"}
 NAME = "contracts"
 OUT_OF_MEMORY = (
@@ -30,21 +29,9 @@ OUT_OF_MEMORY = (
 )
 
 
-def install(control_plane):
-    """Install the CRD."""
-    control_plane.kubectl(
-        "apply", "--server-side", "--force-conflicts", "-f", "-", stdin=manifest()
-    )
-    wait_until(
-        lambda: control_plane.http.get(f"{GROUP}/inferenceendpoints").is_success, "the CRD", 30
-    )
-
-
 @pytest.fixture(scope="session")
 def served(control_plane):
-    """The control plane with the CRD."""
-    install(control_plane)
-    return control_plane
+    return with_crd(control_plane)
 
 
 @pytest.fixture(scope="session")
@@ -506,7 +493,7 @@ def test_a_suspended_endpoint_has_nothing_but_status_written(place, kubeconfig):
 
 
 def test_an_api_server_that_restarts_is_survived(kubeconfig_of, own_control_plane, tmp_path):
-    install(own_control_plane)
+    with_crd(own_control_plane)
     place = Place(own_control_plane, "default").with_model()
     with operators.running(kubeconfig_of(own_control_plane), "default"):
         place.apply("before")

@@ -126,8 +126,15 @@ def test_one_unreadable_item_costs_that_item_alone() -> None:
 def test_no_garbage_in_any_field_raises(garbage) -> None:
     raw = json.loads(to_json(FULL)) | garbage | {"uid": "uid-1"}
     read = from_json(json.dumps(raw), "uid-1")
-    assert read is not None
-    assert from_json(to_json(read), "uid-1") == read
+    lost = garbage.get("last_good") is not None
+    assert (read is None) == lost
+    assert lost or from_json(to_json(read), "uid-1") == read
+
+
+def test_a_last_good_template_that_can_not_be_read_is_a_lost_record() -> None:
+    raw = json.loads(to_json(FULL))
+    del raw["last_good"]["template"]
+    assert from_json(json.dumps(raw), "uid-1") is None
 
 
 def test_a_record_too_large_for_a_config_map_loses_its_oldest_points() -> None:

@@ -2,21 +2,8 @@
 
 import pytest
 
-from parkade.cli.crd import manifest
 from support import operators
-from support.place import GROUP, Place
-from testbed.waiting import wait_until
-
-
-def with_crd(control_plane):
-    """Install the CRD and wait until it is served."""
-    control_plane.kubectl(
-        "apply", "--server-side", "--force-conflicts", "-f", "-", stdin=manifest()
-    )
-    wait_until(
-        lambda: control_plane.http.get(f"{GROUP}/inferenceendpoints").is_success, "the CRD", 30
-    )
-    return control_plane
+from support.place import Place, with_crd
 
 
 @pytest.fixture(scope="session")

@@ -11,8 +11,9 @@ clock is moved on where hours would pass.
 | no GPU, then a new node              | WaitingForGPU, then the candidate goes on |
 | another pod took the GPU meanwhile   | WaitingForGPU, never blamed; goes on when it is free |
 | no window open, in its own time zone | OutsideMaintenanceWindow with the next opening |
+| a window in the hour that summer time leaves out | it opens when that hour would be over |
 
-Daylight saving has its own table in `tests/rollout/test_windows.py`.
+`tests/rollout/test_windows.py` has the whole table of time zones and daylight saving.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -187,6 +188,31 @@ def test_outside_the_windows_of_another_time_zone_tuning_waits_for_the_next_one(
         place.later(6 * 3600 + 60)  # it is open now
         candidate = place.candidate()
     assert settings_of(candidate)["maxNumSeqs"] != START_SETTINGS["maxNumSeqs"]
+
+
+def test_a_window_in_the_hour_that_summer_time_leaves_out_opens_after_it(place, kubeconfig):
+    window = {"schedule": "30 2 * * *", "durationSeconds": 3600, "timeZone": "Europe/Berlin"}
+    leap = next_summer_time(datetime.now(UTC), ZoneInfo("Europe/Berlin"))
+    place.clock.ahead = leap - timedelta(minutes=40) - datetime.now(UTC)
+    with place.operator(kubeconfig):
+        good = tunes_at_once(place, maintenanceWindows=[window])
+        told = place.wait_condition("SettingsApplied", "False", "OutsideMaintenanceWindow")
+        assert f"{leap:%Y-%m-%dT%H:%M:%SZ}" in told["message"]
+        assert [uid(pod) for pod in place.pods()] == [uid(good)]
+        place.later(41 * 60)
+        place.candidate()
+
+
+def next_summer_time(now, zone):
+    """The moment at which the clocks of a zone are put forward next, to the minute, in UTC."""
+    minute = now.replace(second=0, microsecond=0)
+    moments = (minute + timedelta(minutes=one) for one in range(366 * 24 * 60))
+    return next(
+        one
+        for one in moments
+        if one.astimezone(zone).utcoffset()
+        > (one - timedelta(minutes=1)).astimezone(zone).utcoffset()
+    )
 
 
 def test_the_user_s_own_change_does_not_wait_for_a_window(place, kubeconfig):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from parkade.adapters.vllm_metrics import Scope
+from parkade.cli.crd import manifest
 from parkade.controller.process import Process
 from support import operators, pods
 from support.metrics_server import buckets, of_pod, prometheus_with
@@ -37,6 +38,17 @@ OUT_OF_MEMORY = (
     "GPU memory utilization (0.99, 176.57 GiB). Decrease GPU memory utilization or reduce GPU "
     "memory used by other processes."
 )
+
+
+def with_crd(control_plane):
+    """Install the CRD and wait until it is served."""
+    control_plane.kubectl(
+        "apply", "--server-side", "--force-conflicts", "-f", "-", stdin=manifest()
+    )
+    wait_until(
+        lambda: control_plane.http.get(f"{GROUP}/inferenceendpoints").is_success, "the CRD", 30
+    )
+    return control_plane
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -91,8 +91,9 @@ def gpu_node(http: httpx.Client, name: str, gpus: Gpus | None = None) -> Iterato
 
     def live() -> None:
         while not stop.is_set():
-            _heartbeat(http, name, capacity)
-            _let_go(http, name)
+            with suppress(httpx.TransportError):  # a kubelet outlives its API server
+                _heartbeat(http, name, capacity)
+                _let_go(http, name)
             stop.wait(HEARTBEAT_SECONDS)
 
     thread = threading.Thread(target=live, daemon=True)

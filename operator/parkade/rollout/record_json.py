@@ -34,7 +34,7 @@ def to_json(record: Record) -> str:
 
 
 def from_json(text: str | None, uid: str) -> Record | None:
-    """Return the record; None where it is absent, not readable, or of another uid."""
+    """Return the record; None where it is absent, of another uid, or lacks what it must not lose."""
     if not text:
         return None
     try:
@@ -45,6 +45,8 @@ def from_json(text: str | None, uid: str) -> Record | None:
         return None
     known = {one.name for one in fields(Record)} - {*_KEPT_APART}
     values = {name: value for name in known if (value := _read(name, raw)) is not None}
+    if raw.get("last_good") is not None and "last_good" not in values:
+        return None
     extra = {key: value for key, value in raw.items() if key not in known | {"format"}}
     return Record(**{**values, "uid": uid, "extra": extra})
 
