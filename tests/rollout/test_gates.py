@@ -157,8 +157,8 @@ def entry(verdict: Verdict, reason: str = "EngineFailed", **changes) -> HistoryE
             Action.HOLD,
             Reason.WOULD_INTERRUPT_SERVING,
             "Replacing the only ready pod would interrupt serving. To allow it, add "
-            "tuning.maintenanceWindows, set tuning.interruption: Allowed, add a replica, or free "
-            "a GPU.",
+            "tuning.maintenanceWindows, set tuning.interruption: Allowed, add a replica, or make "
+            "room for one more pod.",
             id="no surge and one pod, no window in which to interrupt",
         ),
         pytest.param(
@@ -166,7 +166,7 @@ def entry(verdict: Verdict, reason: str = "EngineFailed", **changes) -> HistoryE
             Action.HOLD,
             Reason.WOULD_INTERRUPT_SERVING,
             "Replacing the only ready pod would interrupt serving. To allow it, set "
-            "tuning.interruption: Allowed, add a replica, or free a GPU.",
+            "tuning.interruption: Allowed, add a replica, or make room for one more pod.",
             id="no surge, one pod, never to be interrupted",
         ),
         pytest.param(

@@ -288,6 +288,34 @@ def test_under_a_used_up_quota_tuning_waits_until_the_deadline(origin, seconds, 
     assert found.blamed is None
 
 
+@pytest.mark.parametrize(
+    ("used", "limited", "no_room"),
+    [
+        pytest.param("pods=2", "pods=2", "The quota takes no further pod", id="used up"),
+        pytest.param(
+            "limits.memory=1Ti,requests.nvidia.com/gpu=4",
+            "limits.memory=1024Gi,requests.nvidia.com/gpu=4",
+            "The quota takes no further pod",
+            id="of several resources, in other units",
+        ),
+        pytest.param("pods=2", "pods=1", "", id="lowered below what runs: none instead either"),
+        pytest.param("pods=2", "gpus=2", "", id="a limit that is not named"),
+        pytest.param("pods=many", "pods=2", "", id="an amount that can not be read"),
+    ],
+)
+def test_a_quota_may_take_a_pod_in_the_place_of_another(used, limited, no_room) -> None:
+    message = (
+        f'pods "x" is forbidden: exceeded quota: q, requested: a=1, used: {used}, '
+        f"limited: {limited}"
+    )
+    failing = deployment(
+        NEW, conditions={"ReplicaFailure": ConditionState("True", "FailedCreate", message)}
+    )
+    found = judge(candidate(NEW, since=seconds_ago(40)), [], {}, failing, ROLLOUT, NOW)
+    assert found.no_room == no_room
+    assert (found.no_room_for is not None) == bool(no_room)
+
+
 def test_what_was_seen_stays_known_when_pod_and_log_are_gone() -> None:
     first = judge(
         candidate(NEW, since=seconds_ago(1000)), [crashed(NEW)], {}, None, ROLLOUT, NOW

@@ -216,6 +216,29 @@ def test_a_retry_of_what_nobody_knows_changes_nothing() -> None:
     assert told(operator, 500) == []
 
 
+def test_a_quota_of_just_the_replicas_leads_to_one_pod_at_a_time() -> None:
+    operator = started(replicas=2, gpus=8, seqs=32)
+    operator.world.quota = 2
+    assert told(operator, 1000) == [
+        ("Deploy", "CandidateInProgress"),
+        ("Deploy", "RolloutInProgress"),
+        ("Widen", "RolloutInProgress"),
+        ("Promote", "Applied"),
+    ]
+    assert operator.plans[-1].record.surge is False
+
+
+def test_a_quota_of_just_one_pod_takes_a_candidate_back_and_says_how_to_allow_it() -> None:
+    operator = started(gpus=8, seqs=32, tuning={"interruption": "Never"})
+    operator.world.quota = 1
+    withdrawn = operator.until(Action.WITHDRAW)
+    assert withdrawn.message == (
+        "The quota takes no further pod, and replacing the only ready one would interrupt "
+        "serving. To allow it, set tuning.interruption: Allowed, add a replica, or make room for "
+        "one more pod."
+    )
+
+
 def test_a_users_change_goes_through_a_canary_at_once() -> None:
     operator = started(replicas=2, gpus=3, tuning={"cooldownSeconds": 36000})
     operator.change(engine={"image": "vllm/vllm-openai:v0.33.0"})
@@ -435,7 +458,8 @@ def test_no_spare_gpu_and_one_pod_holds_and_says_how_to_allow_it() -> None:
     assert found.reason.value == "WouldInterruptServing"
     assert found.message == (
         "No GPU is free for another pod, and replacing the only ready one would interrupt "
-        "serving. To allow it, set tuning.interruption: Allowed, add a replica, or free a GPU."
+        "serving. To allow it, set tuning.interruption: Allowed, add a replica, or make room for "
+        "one more pod."
     )
     operator.run(30)
     assert operator.condition("SettingsApplied")[:2] == ("False", "WouldInterruptServing")

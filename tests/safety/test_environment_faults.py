@@ -6,7 +6,8 @@ real; the tests write what a kubelet would.
 | fault | candidate of tuning | user's change or first start |
 |---|---|---|
 | image can't be pulled  | withdrawn after the deadline | SpecRejected; first: told, recovers |
-| quota used up          | withdrawn after the deadline | QuotaExceeded, recovers |
+| quota used up          | one pod at a time, in the place of another | QuotaExceeded, recovers |
+| quota below what runs  | withdrawn after the deadline | QuotaExceeded, recovers |
 | no node fits           | -                            | SchedulingFailed, recovers |
 | node lost, pod evicted | judged anew elsewhere        | - |
 | Secret, ConfigMap gone | -                            | MissingSecret, recovers |
@@ -110,11 +111,11 @@ def test_a_quota_that_is_used_up_is_told_and_heals(place, kubeconfig):
         place.wait_last_good(8)
 
 
-def test_a_quota_that_is_used_up_takes_a_candidate_back_without_blame(place, kubeconfig):
+def test_a_quota_below_what_runs_takes_a_candidate_back_without_blame(place, kubeconfig):
     """It must not wait for ever: other endpoints wait for their turn meanwhile."""
     with place.operator(kubeconfig):
         (good,) = place.starts_well()
-        quota(place, 1)
+        quota(place, 0)
         place.later(3601)
         place.long_requests_queue()
         wait_until(
@@ -127,6 +128,31 @@ def test_a_quota_that_is_used_up_takes_a_candidate_back_without_blame(place, kub
         taken_back = place.wait_verdict("Inconclusive")
         assert taken_back["reason"] == "QuotaExceeded"
         assert [uid(pod) for pod in place.pods()] == [uid(good)]
+        not_blamed(place)
+
+
+def test_a_quota_of_just_the_replicas_leads_to_one_pod_at_a_time(place, kubeconfig):
+    with place.operator(kubeconfig):
+        good = place.starts_well(2)
+        quota(place, 2)
+        place.later(3601)
+        place.long_requests_queue()
+        wait_until(
+            lambda: "exceeded quota" in place.condition("SettingsApplied")["message"],
+            "the quota to be named",
+            20,
+        )
+        assert len(place.pods()) == 2
+        place.later(31)
+        canary = place.candidate()
+        kept = {uid(pod) for pod in place.pods()} & {uid(pod) for pod in good}
+        assert len(kept) == 1
+        place.runs(canary, ready=True)
+        place.later(61)
+        wait_until(lambda: len(place.candidates()) == 2, "the other pod to follow", 20)
+        place.serve(2)
+        place.later(61)
+        place.wait_last_good(settings_of(canary)["maxNumSeqs"])
         not_blamed(place)
 
 

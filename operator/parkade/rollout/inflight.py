@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
 
 from parkade.api.conditions import Reason
 from parkade.api.spec import Interruption, Mode, Strategy
@@ -11,7 +10,7 @@ from parkade.api.status import Origin, Verdict
 from parkade.rollout import bookkeeping
 from parkade.rollout.actions import Action, Finding, Plan
 from parkade.rollout.causes import Blame
-from parkade.rollout.judge import Judgement
+from parkade.rollout.judge import SURGE_PATIENCE, Judgement
 from parkade.rollout.lessons import quarantined
 from parkade.rollout.record import Candidate, Phase, Quarantined, RejectedSpec
 from parkade.rollout.revision import GPU_PRODUCT_LABEL, Revision, inputs_hash
@@ -23,9 +22,6 @@ from parkade.rollout.situation import (
     stalled,
 )
 from parkade.rollout.starting import nothing_runs_yet
-
-SURGE_PATIENCE = timedelta(seconds=30)
-"""How long a surge pod may be unschedulable before another way is taken."""
 
 LOOK_AGAIN_SECONDS = 30.0
 SHORT_OF_PREDICTION = 0.9
@@ -122,21 +118,21 @@ def candidate_is_inconclusive(now: Situation) -> Plan | None:
 
 
 def no_room_beside(now: Situation) -> Plan | None:
-    """No GPU for a surge pod: replace pods one at a time where that is allowed."""
+    """No GPU or quota for a surge pod: replace pods one at a time where that is allowed."""
     candidate, judgement = now.candidate, now.judgement
     if candidate is None or judgement is None or not candidate.surge:
         return None
-    waited = judgement.unschedulable_for
+    waited = judgement.no_room_for
     if now.spec.rollout.strategy is not Strategy.AUTO or waited is None or waited < SURGE_PATIENCE:
         return None
     others = [pod for pod in now.pods if pod.revision != candidate.revision.hash]
     if not others or _other_product(now.record.last_good, candidate.revision):
         return None
     if candidate.origin is Origin.TUNING:
-        refusal = _may_not_replace(now)
+        refusal = _may_not_replace(now, judgement.no_room)
         if refusal is not None:
             return _withdraw(now, refusal.reason, refusal.message, back_off=True)
-    message = "No GPU is free for another pod: pods are replaced one at a time."
+    message = f"{judgement.no_room}: pods are replaced one at a time."
     record = replace(now.record, candidate=replace(candidate, surge=False))
     return _in_progress(now.plan(Action.DEPLOY, Reason.ROLLOUT_IN_PROGRESS, message, record))
 
@@ -267,32 +263,30 @@ def _rejected_spec(now: Situation, candidate: Candidate, cause: str, message: st
     )
 
 
-def _may_not_replace(now: Situation) -> Finding | None:
+def _may_not_replace(now: Situation, no_room: str) -> Finding | None:
     """Return why tuning may not take a pod away before the new one is there; None: it may."""
     budget = now.blocking_budget()
     if budget is not None:
         return settings_finding(
             Reason.BLOCKED_BY_DISRUPTION_BUDGET,
-            f"No GPU is free for another pod, and PodDisruptionBudget {budget} allows no "
-            "disruption.",
+            f"{no_room}, and PodDisruptionBudget {budget} allows no disruption.",
         )
     if now.ready >= 2 or now.may_interrupt():
         return None
     return settings_finding(
         Reason.WOULD_INTERRUPT_SERVING,
-        "No GPU is free for another pod, and replacing the only ready one would interrupt "
-        f"serving. {how_to_allow(now)}",
+        f"{no_room}, and replacing the only ready one would interrupt serving. {how_to_allow(now)}",
     )
 
 
 def how_to_allow(now: Situation) -> str:
     """Return what a person can do so that tuning may replace the only ready pod."""
-    if now.spec.tuning.interruption is Interruption.IN_WINDOWS:
-        return (
-            "To allow it, add tuning.maintenanceWindows, set tuning.interruption: Allowed, add a "
-            "replica, or free a GPU."
-        )
-    return "To allow it, set tuning.interruption: Allowed, add a replica, or free a GPU."
+    in_windows = now.spec.tuning.interruption is Interruption.IN_WINDOWS
+    window = "add tuning.maintenanceWindows, " if in_windows else ""
+    return (
+        f"To allow it, {window}set tuning.interruption: Allowed, add a replica, or make room for "
+        "one more pod."
+    )
 
 
 def _other_product(good: Revision | None, revision: Revision) -> bool:

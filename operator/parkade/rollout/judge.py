@@ -25,9 +25,18 @@ from parkade.api.spec import Rollout
 from parkade.api.status import Origin, Verdict
 from parkade.rollout.causes import Blame
 from parkade.rollout.observed import DeploymentState, Evidence, PodState
-from parkade.rollout.reasons import GPU_SCARCE, REASON_OF_CAUSE, unscheduled_reason, waiting_reason
+from parkade.rollout.reasons import (
+    GPU_SCARCE,
+    REASON_OF_CAUSE,
+    quota_takes_one_instead,
+    unscheduled_reason,
+    waiting_reason,
+)
 from parkade.rollout.record import Candidate, SeenTermination
 from parkade.rollout.witness import UNKNOWN_TERMINATIONS, witnessed
+
+SURGE_PATIENCE = timedelta(seconds=30)
+"""How long a surge pod may find no room before another way is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +53,10 @@ class Judgement:
     ready: int = 0
     soaked: int = 0
     """Pods that served for soakSeconds without a restart."""
-    unschedulable_for: timedelta | None = None
-    """How long its oldest unschedulable pod has waited for a busy GPU."""
+    no_room: str = ""
+    """What keeps it from a pod beside the others: a busy GPU or a used up quota."""
+    no_room_for: timedelta | None = None
+    """How long it has waited for that room."""
     check_after_seconds: float | None = None
 
 
@@ -53,6 +64,7 @@ class Judgement:
 class _Case:
     candidate: Candidate
     pods: Sequence[PodState]
+    deployment: DeploymentState | None
     rollout: Rollout
     now: datetime
 
@@ -62,11 +74,7 @@ class _Case:
 
     def answer(self, verdict: Verdict, reason: Reason, message: str) -> Judgement:
         ready = [pod for pod in self.pods if pod.is_ready]
-        waits = [
-            self.now - pod.unschedulable_since
-            for pod in self.pods
-            if pod.unschedulable_since is not None and GPU_SCARCE in pod.unschedulable_message
-        ]
+        no_room, no_room_for = self.room()
         return Judgement(
             verdict,
             reason,
@@ -74,8 +82,29 @@ class _Case:
             self.candidate,
             ready=len(ready),
             soaked=sum(1 for pod in ready if self.has_soaked(pod)),
-            unschedulable_for=max(waits, default=None),
+            no_room=no_room,
+            no_room_for=no_room_for,
         )
+
+    def room(self) -> tuple[str, timedelta | None]:
+        """Return what room a pod beside the others lacks, and for how long."""
+        waits = [
+            self.now - pod.unschedulable_since
+            for pod in self.pods
+            if pod.unschedulable_since is not None and GPU_SCARCE in pod.unschedulable_message
+        ]
+        if waits:
+            return "No GPU is free for another pod", max(waits)
+        if not self.pods and quota_takes_one_instead(self.creation_error):
+            return "The quota takes no further pod", self.waited(self.candidate.since)
+        return "", None
+
+    @property
+    def creation_error(self) -> str:
+        """Why no pod can be created; empty where nothing is said."""
+        known = self.deployment.conditions if self.deployment is not None else {}
+        failure = known.get("ReplicaFailure")
+        return failure.message if failure is not None and failure.status == "True" else ""
 
     def waited(self, since: datetime) -> timedelta:
         """Return the time since then, as far as this candidate had it (pods outlive a retry)."""
@@ -105,14 +134,14 @@ def judge(
         if pod.revision == candidate.revision.hash
         and not (pod.deleting or pod.disrupted or pod.phase in {"Failed", "Succeeded"})
     ]
-    case = _Case(witnessed(candidate, own, evidence), own, rollout, now)
+    case = _Case(witnessed(candidate, own, evidence), own, deployment, rollout, now)
     return (
         _failed(case)
         or _restarted_too_often(case)
         or _too_slow(case)
-        or _never_created(case, deployment)
+        or _never_created(case)
         or _successful(case)
-        or _pending(case, deployment)
+        or _pending(case)
     )
 
 
@@ -206,9 +235,9 @@ def _never_scheduled(case: _Case, pod: PodState) -> tuple[Reason, str] | None:
     return reason, f"No node takes pod {pod.name}: {pod.unschedulable_message}"
 
 
-def _never_created(case: _Case, deployment: DeploymentState | None) -> Judgement | None:
+def _never_created(case: _Case) -> Judgement | None:
     """Take tuning back where a quota stays used up, since others wait for its turn."""
-    reason, message = _no_pods(deployment)
+    reason, message = _no_pods(case)
     if case.pods or reason is not Reason.QUOTA_EXCEEDED:
         return None
     waited = case.now - case.candidate.since
@@ -227,16 +256,16 @@ def _successful(case: _Case) -> Judgement | None:
     return replace(answer, message=f"{served} without a restart.", check_after_seconds=soonest)
 
 
-def _pending(case: _Case, deployment: DeploymentState | None) -> Judgement:
-    reason, message = _waits_for(case, deployment)
+def _pending(case: _Case) -> Judgement:
+    reason, message = _waits_for(case)
     answer = case.answer(Verdict.PENDING, reason, message)
     return replace(answer, check_after_seconds=_soonest(case, case.pods))
 
 
-def _waits_for(case: _Case, deployment: DeploymentState | None) -> tuple[Reason, str]:
+def _waits_for(case: _Case) -> tuple[Reason, str]:
     """Return what a candidate waits for, the most telling pod first."""
     if not case.pods:
-        return _no_pods(deployment)
+        return _no_pods(case)
     stuck = next((one for one in map(_stuck, case.pods) if one is not None), None)
     if stuck is not None:
         return stuck
@@ -257,10 +286,9 @@ def _known_cause(end: SeenTermination) -> Reason:
     return reason if named else Reason.ROLLOUT_IN_PROGRESS
 
 
-def _no_pods(deployment: DeploymentState | None) -> tuple[Reason, str]:
-    failure = deployment.conditions.get("ReplicaFailure") if deployment is not None else None
-    if failure is not None and failure.status == "True":
-        return Reason.QUOTA_EXCEEDED, f"No pod can be created: {failure.message}"
+def _no_pods(case: _Case) -> tuple[Reason, str]:
+    if case.creation_error:
+        return Reason.QUOTA_EXCEEDED, f"No pod can be created: {case.creation_error}"
     return Reason.ROLLOUT_IN_PROGRESS, "Waits for the first pod to be created."
 
 
@@ -278,12 +306,13 @@ def _stuck(pod: PodState) -> tuple[Reason, str] | None:
 def _soonest(case: _Case, pods: Iterable[PodState]) -> float | None:
     """Return the seconds until time alone changes the verdict; None: it never does."""
     soak = timedelta(seconds=case.rollout.soak_seconds)
-    moments = []
+    begun = case.candidate.since
+    moments = [] if case.pods else [begun + SURGE_PATIENCE, begun + case.deadline]
     for pod in pods:
         if pod.ready_since is not None:
             moments.append(pod.ready_since + soak)
         elif pod.unschedulable_since is not None:
-            moments.append(pod.unschedulable_since + timedelta(seconds=30))
+            moments.append(pod.unschedulable_since + SURGE_PATIENCE)
             moments.append(pod.unschedulable_since + case.deadline)
         else:
             moments.append((pod.first_run_since or pod.started_at or case.now) + case.deadline)

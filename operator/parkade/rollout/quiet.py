@@ -10,7 +10,8 @@ from parkade.api.spec import Mode
 from parkade.api.status import Origin
 from parkade.rollout.actions import Action, Plan
 from parkade.rollout.gates import next_step, rejected_last, wanted
-from parkade.rollout.inflight import LOOK_AGAIN_SECONDS, SURGE_PATIENCE
+from parkade.rollout.inflight import LOOK_AGAIN_SECONDS
+from parkade.rollout.judge import SURGE_PATIENCE
 from parkade.rollout.observed import PodState
 from parkade.rollout.reasons import (
     BELOW_ONE_REQUEST,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from parkade.api.conditions import Reason
+from parkade.api.quantity import parse_bytes
 from parkade.rollout.causes import CauseClass
 from parkade.rollout.observed import PodState
 
@@ -60,6 +62,31 @@ GPU_SCARCE = "Insufficient nvidia.com/gpu"
 
 VOLUME_MISSING = "persistentvolumeclaim"
 """The scheduler's words for a claim that is absent or not bound (plugin VolumeBinding)."""
+
+
+QUOTA_USED_UP = re.compile(r"exceeded quota: .*, used: (?P<used>\S+), limited: (?P<limited>\S+)")
+"""The API server's words (kube-apiserver 1.37, plugin ResourceQuota)."""
+
+
+def quota_takes_one_instead(message: str) -> bool:
+    """Tell whether a quota that refuses one more pod takes one in the place of another.
+
+    It does where no more is used than the limit; one that was lowered below what runs does not.
+    """
+    found = QUOTA_USED_UP.search(message)
+    if found is None:
+        return False
+    used, limited = (_amounts(found[name]) for name in ("used", "limited"))
+    return bool(used) and all(
+        name in limited and amount <= limited[name] for name, amount in used.items()
+    )
+
+
+def _amounts(text: str) -> dict[str, int]:
+    """Return whole units by resource of "a=1,b=2Gi"; empty where one of them can't be read."""
+    pairs = [one.rpartition("=") for one in text.split(",")]
+    found = {name: amount for name, _, raw in pairs if (amount := parse_bytes(raw)) is not None}
+    return found if len(found) == len(pairs) else {}
 
 
 def unscheduled_reason(pod: PodState) -> Reason:

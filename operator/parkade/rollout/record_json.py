@@ -34,7 +34,7 @@ def to_json(record: Record) -> str:
 
 
 def from_json(text: str | None, uid: str) -> Record | None:
-    """Return the record; None where it is absent, of another uid, or lacks what it must not lose."""
+    """Return the record; None where it is absent, of another uid, or has lost its last good one."""
     if not text:
         return None
     try:

@@ -130,7 +130,7 @@ class History:
     def _peace(self) -> None:
         """Faults end. Within hours the endpoint settles, and then nothing is written any more."""
         world, operator = self.world, self.operator
-        world.gpus, world.taken, world.pullable, world.quota = 8, 0, True, True
+        world.gpus, world.taken, world.pullable, world.quota = 8, 0, True, None
         operator.fleet = Fleet()
         self.truth.stuck = self.truth.unknown = False
         self.truth.soak_crash_seconds = None
@@ -486,7 +486,9 @@ def _pull(now: History) -> None:
 
 
 def _quota(now: History) -> None:
-    now.world.quota = not now.world.quota
+    """None, one that leaves what runs, or one that was lowered below it."""
+    here = len(now.world.pods)
+    now.world.quota = now.rng.choice([None, here, max(0, here - 1)])
 
 
 def _budget(now: History) -> None:

@@ -101,7 +101,8 @@ class World:
         """GPUs that other pods hold."""
         self.fate: Callable[[Settings, str], Fate] = lambda _settings, _image: Fate()
         self.pullable = True
-        self.quota = True
+        self.quota: int | None = None
+        """How many pods may be; None: as many as anybody likes."""
         self.deployment: Deployment | None = None
         self.replica_sets: list[ReplicaSet] = []
         self.pods: list[Pod] = []
@@ -268,8 +269,11 @@ class World:
                 : max(0, len(own) - one.replicas)
             ]:
                 self._delete(pod)
-            for _ in range(one.replicas - len(own) if self.quota else 0):
+            for _ in range(min(one.replicas - len(own), self._left_by_quota())):
                 self.pods.append(Pod(self._id("pod"), self._id("uid"), one, self.now))
+
+    def _left_by_quota(self) -> int:
+        return 1_000_000 if self.quota is None else self.quota - len(self.pods)
 
     def _delete(self, pod: Pod) -> None:
         if pod.deleted is None:
@@ -363,18 +367,24 @@ class World:
             "updatedReplicas": sum(1 for pod in own if pod.owner is new),
             "readyReplicas": sum(1 for pod in own if pod.is_ready),
             "availableReplicas": sum(self._available(one) for one in self.replica_sets),
-            "conditions": []
-            if self.quota
-            else [
-                {
-                    "type": "ReplicaFailure",
-                    "status": "True",
-                    "reason": "FailedCreate",
-                    "message": "exceeded quota: gpus",
-                }
-            ],
+            "conditions": self._replica_failure(),
         }
         return raw
+
+    def _replica_failure(self) -> list[dict[str, Any]]:
+        wanted = sum(one.replicas for one in self.replica_sets)
+        here = sum(1 for pod in self.pods if pod.deleted is None)
+        if self.quota is None or here >= wanted or self._left_by_quota() > 0:
+            return []
+        used = f"used: pods={len(self.pods)}, limited: pods={self.quota}"
+        return [
+            {
+                "type": "ReplicaFailure",
+                "status": "True",
+                "reason": "FailedCreate",
+                "message": f'pods "x" is forbidden: exceeded quota: q, requested: pods=1, {used}',
+            }
+        ]
 
     def raw_replica_sets(self) -> list[dict[str, Any]]:
         assert self.deployment is not None or not self.replica_sets
