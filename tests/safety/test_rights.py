@@ -19,6 +19,7 @@ import yaml
 
 from support.place import OUT_OF_MEMORY
 from support.rights import account
+from testbed.cluster.existing import ExistingCluster
 from testbed.cluster.ports import free_ports
 from testbed.waiting import wait_until
 
@@ -48,6 +49,20 @@ def test_the_condition_names_the_right_that_is_missing(place, user, kind):
         place.edit({"metadata": {"labels": {"looked": "at"}}, "spec": {"replicas": 2}})
         place.serve(2)
         place.wait_condition("Stalled", "False", "AsExpected")
+
+
+def test_where_owner_references_need_a_right_of_their_own_its_lack_is_told(place, user):
+    """The admission plugin of OpenShift, OwnerReferencesPermissionEnforcement, is on."""
+    if isinstance(place.control_plane, ExistingCluster):
+        pytest.skip("an existing cluster seldom has the admission plugin")
+    user.may_no_longer("inferenceendpoints/finalizers")
+    with place.operator(user.kubeconfig):
+        place.apply()
+        told = place.wait_condition("Stalled", "True", "AccessDenied")
+        assert "blockOwnerDeletion" in told["message"]
+        user.may_everything_again()
+        place.edit({"metadata": {"labels": {"looked": "at"}}, "spec": {"replicas": 2}})
+        place.serve(2)
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,11 @@ ENDPOINTS = Resource(names.GROUP, names.VERSION, names.PLURAL, names.KIND, READ)
 ENDPOINTS_STATUS = Resource(
     names.GROUP, names.VERSION, names.PLURAL, names.KIND, ("patch",), "status"
 )
+ENDPOINTS_FINALIZERS = Resource(
+    names.GROUP, names.VERSION, names.PLURAL, names.KIND, ("update",), "finalizers"
+)
+"""Never called: the admission plugin OwnerReferencesPermissionEnforcement (on by default on
+OpenShift) asks for it where an owner reference blocks the owner's deletion, as ours do."""
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", (*READ, *APPLY))
 REPLICASETS = Resource("apps", "v1", "replicasets", "ReplicaSet", ("list", "watch"))
 PODS = Resource("", "v1", "pods", "Pod", ("list", "watch"))
@@ -57,6 +62,7 @@ LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", ("get", "creat
 USED: tuple[Resource, ...] = (
     ENDPOINTS,
     ENDPOINTS_STATUS,
+    ENDPOINTS_FINALIZERS,
     DEPLOYMENTS,
     REPLICASETS,
     PODS,

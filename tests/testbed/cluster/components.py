@@ -69,7 +69,8 @@ def kube_apiserver(settings: Settings, *, audit: bool) -> list[str]:
         f"--service-account-key-file={accounts}",
         f"--service-account-signing-key-file={accounts}",
         "--authorization-mode=Node,RBAC",
-        "--enable-admission-plugins=NodeRestriction",
+        # The second as on OpenShift: owner references that block need a right of their own.
+        "--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement",
         "--allow-privileged=true",
         f"--kubelet-client-certificate={kubelet.certificate}",
         f"--kubelet-client-key={kubelet.key}",
