@@ -1,9 +1,8 @@
-"""Hub and engine against a real HTTP server."""
+"""The hub against a real HTTP server."""
 
-import httpx
 import pytest
 
-from parkade.adapters import engine, hub
+from parkade.adapters import hub
 from parkade.adapters.errors import (
     ForbiddenError,
     InvalidError,
@@ -102,31 +101,3 @@ def test_a_path_is_not_asked_for_on_the_hub(name):
     ):
         Hub(served.url).files(name, None)
     assert served.asked == []
-
-
-def test_an_engine_tells_its_version_and_its_length():
-    def answer(asked):
-        if asked.path == "/version":
-            return Reply(body={"version": "0.32.0"})
-        return Reply(body={"data": [{"id": "m", "max_model_len": 4096}, {"id": "lora"}]})
-
-    with serving(answer) as served, engine.new_client() as client:
-        facts = engine.read_engine(client, served.url)
-    assert facts == engine.EngineFacts("0.32.0", 4096)
-
-
-@pytest.mark.parametrize("body", [{}, {"version": 3}, {"version": "x" * 100}])
-def test_something_else_on_the_port_is_no_engine(body):
-    with (
-        serving(lambda _asked: Reply(body=body)) as served,
-        engine.new_client() as client,
-        pytest.raises(UnusableAnswerError),
-    ):
-        engine.read_engine(client, served.url)
-
-
-def test_an_engine_that_does_not_answer_is_unavailable():
-    with serving(lambda _asked: Reply()) as served:
-        url = served.url
-    with httpx.Client(timeout=1) as client, pytest.raises(UnavailableError):
-        engine.read_engine(client, url)

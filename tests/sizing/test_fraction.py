@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from parkade.api.quantity import GIB
 from parkade.sizing.fraction import FractionBasis, settle
-from parkade.sizing.ladder import RUNGS, TOP, snap, snap_up
+from parkade.sizing.ladder import RUNGS, TOP, snap
 
 T, F = round(178.35 * GIB), round(175.81 * GIB)
 
@@ -86,8 +86,3 @@ def test_rungs_are_an_eighth_to_a_quarter_apart():
     assert {32, 40, 48, 56, 64, 80, 96, 112, 128} <= set(RUNGS)
     for low, high in pairwise(RUNGS[7:]):
         assert 0.12 < (high - low) / low <= 0.25
-
-
-@pytest.mark.parametrize(("value", "rung"), [(0.2, 1), (33.0, 40), (40.0, 40), (2000.0, 1024)])
-def test_the_rung_not_below_a_value(value, rung):
-    assert snap_up(value) == rung

@@ -30,8 +30,3 @@ def snap(value: float, ceiling: float = TOP) -> int:
     """
     allowed = [rung for rung in RUNGS if rung <= ceiling] or [RUNGS[0]]
     return min(allowed, key=lambda rung: (abs(rung - value), rung))
-
-
-def snap_up(value: float) -> int:
-    """Return the lowest rung that is not below `value`; the top rung where none is."""
-    return next((rung for rung in RUNGS if rung >= value), RUNGS[-1])
