@@ -11,6 +11,7 @@ from parkade.rollout import template
 from parkade.rollout.actions import Action, Fleet
 from parkade.rollout.causes import Blame, CauseClass, Knob, RootCause, Stage
 from parkade.rollout.observed import DisruptionBudget
+from parkade.rollout.record_json import to_json
 from rollout.support.driver import Operator, leaves_headroom
 from rollout.support.objects import GIB, body, settings
 from rollout.support.world import Fate, World
@@ -112,14 +113,31 @@ def test_tuning_turns_one_knob_at_a_time_with_a_canary_each() -> None:
     assert "Reconciling" not in {note.reason for note in operator.notes}
 
 
-def test_a_smaller_pool_than_predicted_is_promoted_with_both_figures() -> None:
+@pytest.mark.parametrize(
+    ("log_tells", "consequence"),
+    [
+        pytest.param(True, "sizing goes on from what was measured.", id="the log tells of memory"),
+        pytest.param(
+            False,
+            "and the engine's log does not tell where the memory went: sizing goes on from its "
+            "estimate.",
+            id="the log tells nothing",
+        ),
+    ],
+)
+def test_a_smaller_pool_than_predicted_is_promoted_with_both_figures(
+    log_tells: bool, consequence: str
+) -> None:
     operator = started(seqs=32)
     operator.measured_kv_tokens = 1_500_000
+    if log_tells:
+        record = operator.record()
+        learned = record.with_learned(record.last_good.fingerprint, {"free_bytes": 170 * GIB})
+        operator.record_text = to_json(learned)
     promoted = operator.until(Action.PROMOTE)
-    assert promoted.message.endswith(
-        "KV cache: 1,500,000 tokens, 2,100,000 were predicted. That is short; sizing goes on from "
-        "what was measured."
-    )
+    figures, _, rest = promoted.message.partition(" That is short")
+    assert figures.endswith("KV cache: 1,500,000 tokens, 2,100,000 were predicted.")
+    assert rest.lstrip(";, ") == consequence
     entry = operator.raw["status"]["history"][0]
     assert (entry["predictedKVTokens"], entry["measuredKVTokens"]) == (2_100_000, 1_500_000)
 

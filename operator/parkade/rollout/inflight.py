@@ -205,7 +205,13 @@ def _promote(now: Situation, candidate: Candidate, judgement: Judgement) -> Plan
     if predicted and measured is not None:
         message += f" KV cache: {measured:,} tokens, {predicted:,} were predicted."
         if measured < SHORT_OF_PREDICTION * predicted:
-            message += " That is short; sizing goes on from what was measured."
+            known = candidate.revision.fingerprint in now.record.learned
+            message += (
+                " That is short; sizing goes on from what was measured."
+                if known
+                else " That is short, and the engine's log does not tell where the memory went: "
+                "sizing goes on from its estimate."
+            )
     record = bookkeeping.promoted(now.record, message, now.now, measured)
     plan = now.plan(Action.PROMOTE, Reason.APPLIED, message, record)
     return replace(plan, requeue_after_seconds=1.0)
