@@ -146,7 +146,8 @@ class Rollout(ApiModel):
     """How new pods are brought up and judged."""
 
     strategy: Strategy = Strategy.AUTO
-    """Auto tries a surge pod first; Surge and NoSurge say it outright."""
+    """Auto tries a surge pod first; after 30 s without a GPU or quota for it, pods are replaced one
+    at a time where that is allowed. Surge and NoSurge say it outright."""
     start_deadline_seconds: Annotated[int, Field(ge=10, le=86_400)] = 1800
     """Longest time from a container's start to Ready."""
     max_restarts: Annotated[int, Field(ge=0, le=100)] = 2
