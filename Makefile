@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 
 RUN := PYTHONPATH=operator:tests $(BIN)/python
 # Real processes on a busy machine: a test that fails is tried again, shown as R, and still a bug.
-AGAIN := --reruns 2
+AGAIN := --reruns 2 -raR
 FAST := not controlplane and not node and not engine
 
 help: ## List the targets
