@@ -15,8 +15,9 @@ import signal, time
 from testbed.cluster.controlplane import ControlPlane
 from testbed.cluster.node import Node
 from testbed.cluster.signals import end_in_order_when_told
-# A shell lets its background jobs ignore Ctrl-C, and this test may be one.
+# A shell lets its background jobs ignore Ctrl-C, and nohup a closed terminal; this may be either.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 end_in_order_when_told()
 with {cluster}.started():
     print("up", flush=True)
