@@ -7,6 +7,8 @@ real; the tests write what a kubelet would write of the pods.
 |---|---|
 | its pod serves for the soak | only then the rest follow; its pod is not restarted |
 | its pod crashes             | the good pods are the same, nothing else was started |
+| it restarts too often while it soaks | the same, with the number of restarts in the message |
+| it is not ready at the start deadline | withdrawn, inconclusive, not quarantined |
 | 2 -> 3, 2 -> 1, 2 -> 0      | withdrawn, inconclusive, not quarantined; good pods stay |
 | 0 and back                  | the last good settings come back; the candidate may too |
 | an HPA writes /scale        | followed at once, and nothing fights over the number |
@@ -24,6 +26,11 @@ from support.place import (
     uid,
 )
 from testbed.waiting import wait_until
+
+RUN_TIME_OUT_OF_MEMORY = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total "
+    "capacity of 178.35 GiB of which 1.25 GiB is free."
+)
 
 
 def uids(found):
@@ -72,6 +79,44 @@ def test_a_canary_that_crashes_costs_no_good_pod(place, kubeconfig):
         rejected = place.status()["rejected"]
     assert rejected[0]["maxNumSeqs"] == settings_of(canary)["maxNumSeqs"]
     assert "Free memory on device" in rejected[0]["message"]
+
+
+def test_a_canary_that_restarts_too_often_while_it_soaks_is_reverted(place, kubeconfig):
+    with place.operator(kubeconfig):
+        (good,) = place.starts_well(rollout={"soakSeconds": SOAK_SECONDS, "maxRestarts": 1})
+        canary = place.tunes()
+        place.runs(canary)
+        place.later(20)
+        place.runs(canary, ready=True)
+        place.later(20)
+        place.crashes(canary, RUN_TIME_OUT_OF_MEMORY)
+        wait_until(lambda: place.record()["candidate"]["terminations"], "its end to be seen", 20)
+        place.runs(canary, ready=True, restarts=1)
+        place.is_steady(1)
+        assert uids(place.pods()) == {uid(good), uid(canary)}  # one restart is allowed
+        place.later(20)
+        place.crashes(canary, RUN_TIME_OUT_OF_MEMORY, restarts=1)
+        told = place.wait_condition("SettingsApplied", "False", "CandidateRejected")
+        assert "CUDA out of memory" in told["message"]
+        assert "headroom 6 ->" in told["message"]
+        wait_until(lambda: uids(place.pods()) == {uid(good)}, "only the good pod", 20)
+        place.wait_condition("Ready", "True", "Serving")
+
+
+def test_a_canary_that_is_not_ready_at_the_start_deadline_is_withdrawn(place, kubeconfig):
+    with place.operator(kubeconfig):
+        (good,) = place.starts_well(rollout={"soakSeconds": SOAK_SECONDS})
+        canary = place.tunes()
+        place.runs(canary)
+        place.later(1700)
+        place.is_steady(1)
+        assert uid(canary) in uids(place.pods())
+        place.later(101)  # startDeadlineSeconds: 1800
+        taken_back = place.wait_verdict("Inconclusive")
+        assert taken_back["reason"] == "StartDeadlineExceeded"
+        wait_until(lambda: uids(place.pods()) == {uid(good)}, "only the good pod", 20)
+        place.wait_condition("SettingsApplied", "False", "CandidateWithdrawn")
+    assert not place.status().get("rejected")
 
 
 @pytest.mark.parametrize(

@@ -158,7 +158,7 @@ def _write(
     ]
     status = {
         "phase": phase,
-        "startTime": pod.get("status", {}).get("startTime") or now,
+        "startTime": http.get(_path(pod)).json().get("status", {}).get("startTime") or now,
         "podIP": "10.244.0.9",
         "podIPs": [{"ip": "10.244.0.9"}],
         "conditions": conditions,
