@@ -128,6 +128,7 @@ def roll_out_knob_by_knob(world: World, screen: Screen, claims: Claims) -> None:
 def revert_what_is_too_greedy(world: World, screen: Screen, claims: Claims) -> None:
     """Too little headroom, and a start that takes more memory than the last."""
     screen.chapter("Somebody leaves far too little memory free")
+    _leave_alone(world, screen, SHORT)
     screen.say(
         f"The next start of {LONG} takes {resources.EXTRA_GIB} GiB more outside the engine's "
         "budget than the last, as real ones sometimes do, and hardly anything is left for it."
@@ -159,6 +160,22 @@ def revert_what_is_too_greedy(world: World, screen: Screen, claims: Claims) -> N
     claims.check(f"{LONG} still serves", world.condition(LONG, "Ready").get("status") == "True")
     screen.type(f"kubectl -n {NAMESPACE} get events --field-selector involvedObject.name={LONG}")
     screen.quote(_events(world))
+
+
+def _leave_alone(world: World, screen: Screen, name: str) -> None:
+    """Its own tuning must not be taken for an effect of what happens to the other endpoint."""
+    screen.say(f"From here on {name} has the usual cooldown of an hour, not a few seconds.")
+    patch = json.dumps({"spec": {"tuning": {"cooldownSeconds": 3600}}})
+    screen.type(f"kubectl -n {NAMESPACE} patch iep {name} --type merge -p '{patch}'")
+    world.node.kubectl("-n", NAMESPACE, "patch", KIND, name, "--type", "merge", "-p", patch)
+    screen.wait(world, lambda: _is_at_rest(world, name), f"{name} to be at rest", 90)
+
+
+def _is_at_rest(world: World, name: str) -> bool:
+    """The operator has seen the spec as it is, and no candidate flies."""
+    found, applied = world.endpoint(name), world.condition(name, "SettingsApplied")
+    seen = found["status"]["observedGeneration"] == found["metadata"]["generation"]
+    return seen and applied["reason"] != "CandidateInProgress" and len(world.pods(name)) == 1
 
 
 def delete_everything(world: World, screen: Screen, claims: Claims) -> None:
