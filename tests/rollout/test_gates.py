@@ -13,7 +13,7 @@ from parkade.rollout.observed import DisruptionBudget, ForeignChild
 from parkade.rollout.plan import plan
 from parkade.rollout.record import HistoryEntry, Quarantined, RejectedSpec
 from parkade.rollout.revision import inputs_hash, quarantine_key, tuning_hash
-from rollout.support.objects import at, endpoint, settings
+from rollout.support.objects import GIB, at, endpoint, settings
 from rollout.support.states import NOW, at_rest, deployment, pod, revision
 
 GOOD = revision()
@@ -340,8 +340,8 @@ def test_one_action_with_its_reason_and_message(
 
 
 def test_a_wait_after_a_fresh_failure_tells_of_the_failure() -> None:
-    failed = entry(Verdict.FAILED, message="1.0 GiB short: headroom 6 -> 7.25 GiB.")
-    known = quarantined(settings(32, "0.95"))
+    failed = entry(Verdict.FAILED)
+    known = quarantined(settings(32, "0.95"), message="1.0 GiB short: headroom 6 -> 7.25 GiB.")
     inputs = at_rest(
         record={"history": (failed,), "quarantine": (known,), "settled_at": NOW},
         wanted=settings(64),
@@ -390,7 +390,7 @@ def test_a_rejected_spec_holds_until_the_spec_changes() -> None:
     assert held.stalled is not None
     scaled = endpoint({"engine": {"image": "broken:1"}, "replicas": 2}, generation=3)
     found = plan(at_rest(endpoint=scaled, record={"rejected_spec": rejected}))
-    assert found.reason is Reason.SCALING
+    assert (found.reason, found.target.replicas) == (Reason.SPEC_REJECTED, 2)
     other = endpoint({"engine": {"image": "mended:1"}}, generation=3)
     assert plan(at_rest(endpoint=other, record={"rejected_spec": rejected})).action is Action.DEPLOY
 
@@ -420,10 +420,25 @@ def test_a_new_fingerprint_starts_with_the_first_estimate() -> None:
     changed = endpoint({"engine": {"kvCacheDtype": "auto"}}, generation=2)
     inputs = at_rest(endpoint=changed)
     inputs = replace(inputs, desired=replace(inputs.desired, first=settings(128, "0.93")))
-    found = plan(inputs)
-    assert found.message == (
-        "The spec changed: max_num_seqs 128, gpu_memory_utilization 0.93. What was learned of the "
-        "old configuration is not used."
+    assert plan(inputs).message == (
+        "The spec changed: max_num_seqs 128, gpu_memory_utilization 0.93."
+    )
+
+
+def test_what_was_learned_of_an_old_fingerprint_is_named_when_it_is_dropped() -> None:
+    old = at_rest().record.last_good.fingerprint
+    known = {
+        "learned": {old: {"free_bytes": 1}},
+        "ledger": ({"fingerprint": old}, {"fingerprint": old}, {"fingerprint": "older"}),
+        "quarantine": (quarantined(settings(512, "0.95"), headroom_bytes=8 * GIB),),
+    }
+    changed = endpoint({"engine": {"kvCacheDtype": "auto"}}, generation=2)
+    inputs = at_rest(endpoint=changed, record=known)
+    inputs = replace(inputs, desired=replace(inputs.desired, first=settings(128, "0.93")))
+    assert plan(inputs).message == (
+        "The spec changed: max_num_seqs 128, gpu_memory_utilization 0.93. Of the old "
+        "configuration this is used no more: its measured memory, 2 measured points of its speed, "
+        "a headroom of 8.00 GiB, 1 failed settings."
     )
 
 

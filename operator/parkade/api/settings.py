@@ -23,6 +23,11 @@ class Settings:
     max_num_seqs: int
     gpu_memory_utilization: Decimal
 
+    def asks_for_less_than(self, other: Settings) -> bool:
+        """Tell whether one knob is lower, and none is higher."""
+        fraction, others = self.gpu_memory_utilization, other.gpu_memory_utilization
+        return self != other and self.max_num_seqs <= other.max_num_seqs and fraction <= others
+
     def to_json(self) -> str:
         """Return the settings as the JSON that stands in a template's annotation."""
         return json.dumps(self.to_dict(), separators=(",", ":"))

@@ -67,6 +67,7 @@ def failed(
     """Return the record with the verdict, so that the revert that follows can't be forgotten."""
     surge = record.candidate.surge if record.candidate is not None else record.surge
     done = _concluded(record, Verdict.FAILED, reason, message, now)
+    done = replace(done, retry=None)  # it failed again, or a step towards it did
     if quarantined is not None:
         done = done.with_quarantined(quarantined)
     if rejected is not None:
@@ -94,6 +95,12 @@ def withdrawn(
         withdrawals=record.withdrawals + (1 if back_off and tuning else 0),
         rejected_spec=rejected or done.rejected_spec,
     )
+
+
+def retry_for(record: Record, fingerprint: str) -> Retry | None:
+    """Return the settings that a person asked to be tried again under this fingerprint."""
+    retry = record.retry
+    return retry if retry is not None and retry.fingerprint == fingerprint else None
 
 
 def with_retry(record: Record, annotation: str | None) -> Record:

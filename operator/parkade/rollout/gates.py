@@ -11,9 +11,10 @@ from parkade.api.settings import Settings
 from parkade.api.spec import Mode, Strategy
 from parkade.api.status import Origin, Verdict
 from parkade.rollout.actions import Action, Finding, Plan
+from parkade.rollout.bookkeeping import retry_for
 from parkade.rollout.causes import Knob
 from parkade.rollout.inflight import LOOK_AGAIN_SECONDS, how_to_allow
-from parkade.rollout.record import HistoryEntry
+from parkade.rollout.record import HistoryEntry, Quarantined
 from parkade.rollout.revision import Revision, quarantine_key
 from parkade.rollout.situation import Situation, settings_finding
 from parkade.rollout.steps import next_steps
@@ -107,11 +108,14 @@ GATES: tuple[Callable[[Situation], Plan | None], ...] = (
 )
 """What keeps tuning from starting, the most lasting first."""
 
+NEED_READY_PODS = (would_interrupt, not_all_ready)
+"""Those that protect pods that serve."""
+
 
 def wanted(now: Situation, good: Revision) -> Settings:
     """Return the settings that tuning heads for: a retry, new initial ones, or sizing's answer."""
-    retry, initial = now.record.retry, now.spec.tuning.initial
-    if retry is not None and retry.fingerprint == good.fingerprint:
+    retry, initial = retry_for(now.record, good.fingerprint), now.spec.tuning.initial
+    if retry is not None:
         return retry.settings
     if now.spec.tuning.mode is Mode.RECOMMEND_ONLY:
         asked = initial is not None and initial.settings != now.record.initial
@@ -127,7 +131,8 @@ def next_step(now: Situation, good: Revision) -> tuple[Settings, Knob] | None:
     What failures taught holds for steps too: noise moves a recommendation a little, and settings
     just beside failed ones are not tried one after the other.
     """
-    record, asked = now.record, now.record.retry is not None
+    record = now.record
+    asked = retry_for(record, good.fingerprint) is not None
     for settings, knob in next_steps(good.settings, wanted(now, good)):
         if record.is_quarantined(quarantine_key(good.fingerprint, settings)):
             continue
@@ -141,7 +146,7 @@ def _held(now: Situation, reason: Reason, message: str, until: datetime | None) 
     plan = now.plan(Action.HOLD, reason, message)
     left = (until - now.now).total_seconds() if until is not None else None
     plan = replace(plan, requeue_after_seconds=left)
-    fresh = _fresh_failure(now)
+    fresh = fresh_failure(now)
     if fresh is None or reason is Reason.WOULD_INTERRUPT_SERVING:
         return plan
     return replace(
@@ -149,8 +154,8 @@ def _held(now: Situation, reason: Reason, message: str, until: datetime | None) 
     )
 
 
-def rejected_last(now: Situation) -> HistoryEntry | None:
-    """Return the newest entry of the history, where it is settings of tuning that failed.
+def rejected_last(now: Situation) -> Quarantined | None:
+    """Return the failure that the history ends with, where it is one of tuning.
 
     None where the tuning inputs changed since, or a person asked for a retry.
     """
@@ -158,7 +163,7 @@ def rejected_last(now: Situation) -> HistoryEntry | None:
     if newest is None or newest.verdict is not Verdict.FAILED:
         return None
     lessons = now.record.lessons(newest.fingerprint, now.tuning)
-    return newest if any(one.revision == newest.revision for one in lessons) else None
+    return next((one for one in lessons if one.revision == newest.revision), None)
 
 
 def _newest_of_tuning(now: Situation) -> HistoryEntry | None:
@@ -166,7 +171,7 @@ def _newest_of_tuning(now: Situation) -> HistoryEntry | None:
     return newest if newest is not None and newest.origin is Origin.TUNING else None
 
 
-def _fresh_failure(now: Situation) -> Finding | None:
+def fresh_failure(now: Situation) -> Finding | None:
     """Return what the newest verdict said, where it was on a candidate of tuning."""
     rejected = rejected_last(now)
     if rejected is not None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from parkade.api.conditions import Reason
 from parkade.api.spec import Interruption, Mode, Strategy
@@ -12,6 +14,7 @@ from parkade.rollout.actions import Action, Finding, Plan
 from parkade.rollout.causes import Blame
 from parkade.rollout.judge import SURGE_PATIENCE, Judgement
 from parkade.rollout.lessons import quarantined
+from parkade.rollout.obstacles import NO_GPU
 from parkade.rollout.record import Candidate, Phase, Quarantined, RejectedSpec
 from parkade.rollout.revision import GPU_PRODUCT_LABEL, Revision, inputs_hash
 from parkade.rollout.situation import (
@@ -21,7 +24,7 @@ from parkade.rollout.situation import (
     settings_finding,
     stalled,
 )
-from parkade.rollout.starting import nothing_runs_yet
+from parkade.rollout.starting import nothing_runs_yet, user_changed_the_spec
 
 LOOK_AGAIN_SECONDS = 30.0
 SHORT_OF_PREDICTION = 0.9
@@ -57,17 +60,25 @@ def mode_forbids_it(now: Situation) -> Plan | None:
 
 
 def scale_changed(now: Situation) -> Plan | None:
-    """Take a canary back before scaling, which would multiply it or delete the good pods."""
+    """Take a canary back before scaling, which would multiply it or delete the good pods.
+
+    With zero replicas a candidate of tuning goes in whatever phase: others wait for its turn.
+    """
     candidate = now.candidate
-    if candidate is None or candidate.phase is not Phase.CANARY or now.record.last_good is None:
+    if candidate is None or now.record.last_good is None:
         return None
-    if candidate.scale == now.spec.replicas:
+    if candidate.scale == now.spec.replicas or not _must_not_be_scaled(now, candidate):
         return None
     why = f"{candidate.scale} -> {now.spec.replicas} replicas were asked for before it was judged."
     plan = _withdraw(now, Reason.CANDIDATE_WITHDRAWN, why)
     if candidate.origin is Origin.USER:
         return replace(plan, reconciling=reconciling(Reason.SCALING, why))
     return plan
+
+
+def _must_not_be_scaled(now: Situation, candidate: Candidate) -> bool:
+    idle = now.spec.replicas == 0 and candidate.origin is Origin.TUNING
+    return idle or candidate.phase is Phase.CANARY
 
 
 def candidate_failed(now: Situation) -> Plan | None:
@@ -126,7 +137,7 @@ def no_room_beside(now: Situation) -> Plan | None:
     if now.spec.rollout.strategy is not Strategy.AUTO or waited is None or waited < SURGE_PATIENCE:
         return None
     others = [pod for pod in now.pods if pod.revision != candidate.revision.hash]
-    if not others or _other_product(now.record.last_good, candidate.revision):
+    if not others or not _fits_in_its_place(now.record.last_good, candidate, judgement.no_room):
         return None
     if candidate.origin is Origin.TUNING:
         refusal = _may_not_replace(now, judgement.no_room)
@@ -220,14 +231,23 @@ def _promote(now: Situation, candidate: Candidate, judgement: Judgement) -> Plan
 def _failed_by_the_user(now: Situation, candidate: Candidate, judgement: Judgement) -> Plan:
     """Blame no setting where the engine refuses model, arguments or secrets."""
     if now.record.last_good is None:
-        return _wait_for_a_person(now, judgement)
+        return user_changed_the_spec(now) or _wait_for_a_person(now, judgement)
     if candidate.origin is Origin.TUNING:
         return _withdraw(now, Reason.CANDIDATE_WITHDRAWN, judgement.message, back_off=True)
     return _reject_spec(now, candidate, judgement, None)
 
 
 def _wait_for_a_person(now: Situation, judgement: Judgement) -> Plan:
-    """There is nothing to go back to: leave the pods, which recover when the cause goes away."""
+    """There is nothing to go back to: leave the pods, which recover when the cause goes away.
+
+    A person may have named other first settings meanwhile.
+    """
+    initial = now.spec.tuning.initial
+    if initial is not None and initial.settings != now.record.initial:
+        record = bookkeeping.withdrawn(now.record, "Superseded", "tuning.initial changed.", now.now)
+        return nothing_runs_yet(replace(now, record=record, judgement=None)) or now.plan(
+            Action.HOLD, judgement.reason, judgement.message
+        )
     plan = now.plan(Action.HOLD, judgement.reason, judgement.message)
     finding = stalled(judgement.reason, judgement.message)
     return replace(plan, stalled=finding, requeue_after_seconds=judgement.check_after_seconds)
@@ -295,9 +315,23 @@ def how_to_allow(now: Situation) -> str:
     )
 
 
-def _other_product(good: Revision | None, revision: Revision) -> bool:
-    """Tell whether the new pods need another kind of node: then room here does not help."""
+def _fits_in_its_place(good: Revision | None, candidate: Candidate, no_room: str) -> bool:
+    """Tell whether a pod that goes makes room for the new one.
+
+    Not for one that needs another kind of node; nor, where it is not a GPU that lacks, for one
+    that a user made larger.
+    """
     if good is None:
-        return False
-    one, other = (each.template["spec"].get("nodeSelector") or {} for each in (good, revision))
-    return bool(one.get(GPU_PRODUCT_LABEL) != other.get(GPU_PRODUCT_LABEL))
+        return True
+    old, new = (one.template["spec"] for one in (good, candidate.revision))
+    same_product = _product(old) == _product(new)
+    same_size = candidate.origin is Origin.TUNING or _resources(old) == _resources(new)
+    return same_product and (no_room == NO_GPU or same_size)
+
+
+def _product(pod_spec: Mapping[str, Any]) -> Any:
+    return (pod_spec.get("nodeSelector") or {}).get(GPU_PRODUCT_LABEL)
+
+
+def _resources(pod_spec: Mapping[str, Any]) -> list[Any]:
+    return [one.get("resources") for one in pod_spec.get("containers") or ()]

@@ -25,12 +25,12 @@ from parkade.api.spec import Rollout
 from parkade.api.status import Origin, Verdict
 from parkade.rollout.causes import Blame
 from parkade.rollout.observed import DeploymentState, Evidence, PodState
+from parkade.rollout.obstacles import no_room, not_created, stuck
 from parkade.rollout.reasons import (
-    GPU_SCARCE,
     REASON_OF_CAUSE,
-    quota_takes_one_instead,
     unscheduled_reason,
     waiting_reason,
+    with_remedy,
 )
 from parkade.rollout.record import Candidate, SeenTermination
 from parkade.rollout.witness import UNKNOWN_TERMINATIONS, witnessed
@@ -74,7 +74,7 @@ class _Case:
 
     def answer(self, verdict: Verdict, reason: Reason, message: str) -> Judgement:
         ready = [pod for pod in self.pods if pod.is_ready]
-        no_room, no_room_for = self.room()
+        lacks, lacks_for = no_room(self.pods, self.deployment, self.now, self.candidate.since)
         return Judgement(
             verdict,
             reason,
@@ -82,29 +82,9 @@ class _Case:
             self.candidate,
             ready=len(ready),
             soaked=sum(1 for pod in ready if self.has_soaked(pod)),
-            no_room=no_room,
-            no_room_for=no_room_for,
+            no_room=lacks,
+            no_room_for=lacks_for,
         )
-
-    def room(self) -> tuple[str, timedelta | None]:
-        """Return what room a pod beside the others lacks, and for how long."""
-        waits = [
-            self.now - pod.unschedulable_since
-            for pod in self.pods
-            if pod.unschedulable_since is not None and GPU_SCARCE in pod.unschedulable_message
-        ]
-        if waits:
-            return "No GPU is free for another pod", max(waits)
-        if not self.pods and quota_takes_one_instead(self.creation_error):
-            return "The quota takes no further pod", self.waited(self.candidate.since)
-        return "", None
-
-    @property
-    def creation_error(self) -> str:
-        """Why no pod can be created; empty where nothing is said."""
-        known = self.deployment.conditions if self.deployment is not None else {}
-        failure = known.get("ReplicaFailure")
-        return failure.message if failure is not None and failure.status == "True" else ""
 
     def waited(self, since: datetime) -> timedelta:
         """Return the time since then, as far as this candidate had it (pods outlive a retry)."""
@@ -174,7 +154,7 @@ def _restarted_too_often(case: _Case) -> Judgement | None:
         what = f"restarted {len(blamed)} times while soaking, more than maxRestarts {limit}"
         reason = REASON_OF_CAUSE[worst.cause_class]
         return replace(case.answer(Verdict.FAILED, reason, _error(worst, what)), blamed=worst)
-    if len(late) > limit:
+    if len(late) > limit and not any(case.has_soaked(pod) for pod in case.pods):
         what = f"restarted {len(late)} times while soaking, and its settings are not to blame"
         reason = REASON_OF_CAUSE[late[-1].cause_class]
         return case.answer(Verdict.INCONCLUSIVE, reason, _error(late[-1], what))
@@ -184,12 +164,24 @@ def _restarted_too_often(case: _Case) -> Judgement | None:
 def _too_slow(case: _Case) -> Judgement | None:
     """Not ready after startDeadlineSeconds, counted from the container's start."""
     for pod in case.pods:
-        if pod.is_ready or pod.was_ready or pod.uid in case.candidate.ready_uids:
+        if pod.is_ready:
             continue
-        found = _slow_start(case, pod) or _never_started(case, pod) or _never_scheduled(case, pod)
+        served = pod.was_ready or pod.uid in case.candidate.ready_uids
+        checks = (_slow_restart,) if served else (_slow_start, _never_started, _never_scheduled)
+        found = next((late for check in checks if (late := check(case, pod)) is not None), None)
         if found is not None:
             return case.answer(Verdict.INCONCLUSIVE, *found)
     return None
+
+
+def _slow_restart(case: _Case, pod: PodState) -> tuple[Reason, str] | None:
+    """Of a pod that had served: the same time for the container that runs now."""
+    since = pod.running_since
+    if since is None or case.waited(max(since, pod.unready_since or since)) < case.deadline:
+        return None
+    seconds = case.rollout.start_deadline_seconds
+    late = f"Pod {pod.name} was not ready again {seconds} s after its container restarted"
+    return Reason.START_DEADLINE_EXCEEDED, f"{late} (rollout.startDeadlineSeconds)."
 
 
 def _slow_start(case: _Case, pod: PodState) -> tuple[Reason, str] | None:
@@ -266,9 +258,9 @@ def _waits_for(case: _Case) -> tuple[Reason, str]:
     """Return what a candidate waits for, the most telling pod first."""
     if not case.pods:
         return _no_pods(case)
-    stuck = next((one for one in map(_stuck, case.pods) if one is not None), None)
-    if stuck is not None:
-        return stuck
+    held_up = next((one for one in map(stuck, case.pods) if one is not None), None)
+    if held_up is not None:
+        return held_up
     ends = case.candidate.terminations
     if ends:
         return _known_cause(ends[-1]), _error(ends[-1], "ended, which alone decides nothing")
@@ -287,20 +279,8 @@ def _known_cause(end: SeenTermination) -> Reason:
 
 
 def _no_pods(case: _Case) -> tuple[Reason, str]:
-    if case.creation_error:
-        return Reason.QUOTA_EXCEEDED, f"No pod can be created: {case.creation_error}"
-    return Reason.ROLLOUT_IN_PROGRESS, "Waits for the first pod to be created."
-
-
-def _stuck(pod: PodState) -> tuple[Reason, str] | None:
-    if pod.unschedulable_message:
-        message = f"Pod {pod.name} is not scheduled: {pod.unschedulable_message}"
-        return unscheduled_reason(pod), message
-    waits = waiting_reason(pod)
-    if waits is None:
-        return None
-    detail = f": {pod.waiting_message}" if pod.waiting_message else ""
-    return waits, f"Pod {pod.name} waits: {pod.waiting_reason}{detail}"
+    waits = Reason.ROLLOUT_IN_PROGRESS, "Waits for the first pod to be created."
+    return not_created(case.deployment) or waits
 
 
 def _soonest(case: _Case, pods: Iterable[PodState]) -> float | None:
@@ -323,7 +303,7 @@ def _soonest(case: _Case, pods: Iterable[PodState]) -> float | None:
 def _error(one: SeenTermination, what: str) -> str:
     if not one.message:
         return f"The engine {what}; its error is not known."
-    return f"The engine {what}: {one.message}"
+    return f"The engine {what}: {with_remedy(one.message, one.remedy)}"
 
 
 def _count(number: int, noun: str) -> str:

@@ -9,17 +9,26 @@ from parkade.api.conditions import REASONS, ConditionStatus, ConditionType, Reas
 from parkade.api.spec import Mode
 from parkade.api.status import Origin
 from parkade.rollout.actions import Action, Plan
-from parkade.rollout.gates import next_step, rejected_last, wanted
+from parkade.rollout.causes import Blame
+from parkade.rollout.gates import (
+    GATES,
+    NEED_READY_PODS,
+    fresh_failure,
+    next_step,
+    rejected_last,
+    wanted,
+)
 from parkade.rollout.inflight import LOOK_AGAIN_SECONDS
 from parkade.rollout.judge import SURGE_PATIENCE
 from parkade.rollout.observed import PodState
+from parkade.rollout.obstacles import no_room
 from parkade.rollout.reasons import (
     BELOW_ONE_REQUEST,
-    GPU_SCARCE,
     REASON_OF_CAUSE,
     waiting_reason,
+    with_remedy,
 )
-from parkade.rollout.record import Phase
+from parkade.rollout.record import Phase, Quarantined
 from parkade.rollout.render import render_revision
 from parkade.rollout.revision import quarantine_key
 from parkade.rollout.situation import (
@@ -29,46 +38,83 @@ from parkade.rollout.situation import (
     settings_finding,
     stalled,
 )
-from parkade.rollout.starting import deploy
+from parkade.rollout.starting import deploy, spec_stays_rejected
 
 CRASHES_OF_LAST_GOOD = 2
 """Failed starts of a good template until it counts as failing."""
 
 
 def revert_needs_room(now: Situation) -> Plan | None:
-    """Take the GPUs of broken pods, where a revert beside them finds none."""
+    """Take the room of broken pods, where a revert beside them finds none."""
     good = now.record.last_good
     if good is None or not now.record.surge:
         return None
     waiting = [
-        pod
-        for pod in now.pods
-        if pod.revision == good.hash
-        and pod.unschedulable_since is not None
-        and now.now - pod.unschedulable_since >= SURGE_PATIENCE
-        and GPU_SCARCE in pod.unschedulable_message
+        pod for pod in now.pods if pod.revision == good.hash and pod.unschedulable_since is not None
     ]
-    if not waiting or all(pod.revision == good.hash for pod in now.pods):
+    lacks, lacks_for = no_room(waiting, None, now.now, now.now)
+    alone = all(pod.revision == good.hash for pod in now.pods)
+    if lacks_for is None or lacks_for < SURGE_PATIENCE or alone:
         return None
-    message = "No GPU is free beside the pods to be replaced: they are replaced one at a time."
+    message = f"{lacks} beside those to be replaced: they are replaced one at a time."
     record = replace(now.record, surge=False)
     return now.plan(Action.REVERT, Reason.WAITING_FOR_GPU, message, record)
 
 
 def number_of_pods_changed(now: Situation) -> Plan | None:
-    """Copy spec.replicas; nothing else starts in the same pass."""
+    """Copy spec.replicas; nothing else starts in the same pass.
+
+    What else is known of the endpoint stays told: an autoscaler may come by every minute.
+    """
     deployment = now.deployment
     if deployment is None or deployment.replicas == now.spec.replicas:
         return None
     message = f"{deployment.replicas} -> {now.spec.replicas} replicas."
     plan = now.plan(Action.HOLD, Reason.SCALING, message)
     late = plan.target is not None and plan.target.replicas != now.spec.replicas
-    return replace(
+    told = zero_replicas(now) or nothing_to_change(now) or failed_before(now)
+    in_progress = settings_finding(Reason.ROLLOUT_IN_PROGRESS, message)
+    plan = last_good_fails(now) or replace(
         plan,
-        settings_applied=settings_finding(Reason.ROLLOUT_IN_PROGRESS, message),
+        settings_applied=told.settings_applied if told else fresh_failure(now) or in_progress,
         reconciling=reconciling(Reason.SCALING, message),
-        requeue_after_seconds=5.0 if late else None,
     )
+    return replace(plan, requeue_after_seconds=5.0 if late else plan.requeue_after_seconds)
+
+
+def rejected_and_failing(now: Situation) -> Plan | None:
+    """Tell of both, where the last good template fails after a spec was rejected."""
+    rejected, failing = spec_stays_rejected(now), last_good_fails(now)
+    if rejected is None or failing is None or failing.stalled is None:
+        return None
+    message = f"{failing.message} {rejected.message}"
+    return replace(failing, message=message, stalled=replace(failing.stalled, message=message))
+
+
+def less_than_what_fails(now: Situation) -> Plan | None:
+    """Try less memory where nothing serves and the last good settings themselves are to blame.
+
+    A new driver can take more than the old one; a person then leaves more headroom. It is tuning,
+    and waits for what tuning waits for, but for pods to be ready.
+    """
+    good = now.record.last_good
+    if good is None or now.ready > 0 or now.spec.replicas == 0 or last_good_fails(now) is None:
+        return None
+    own = {pod.uid for pod in now.pods if pod.revision == good.hash}
+    blamed = any(
+        uid in own and cause.blame is Blame.SETTINGS
+        for (uid, _), cause in now.inputs.evidence.items()
+    )
+    step = next_step(now, good)
+    held = any(gate(now) is not None for gate in GATES if gate not in NEED_READY_PODS)
+    if not blamed or held or step is None or now.spec.tuning.mode is Mode.RECOMMEND_ONLY:
+        return None
+    settings, knob = step
+    if not settings.asks_for_less_than(good.settings):
+        return None
+    message = f"{described(good.settings)} fails: {described(settings)} is tried."
+    revision = render_revision(now.endpoint, settings)
+    return deploy(now, revision, Origin.TUNING, message, phase=Phase.FULL, knob=knob)
 
 
 def last_good_fails(now: Situation) -> Plan | None:
@@ -82,8 +128,8 @@ def last_good_fails(now: Situation) -> Plan | None:
         return None
     message = (
         f"The last good template fails on {len(found)} of {now.spec.replicas} pods: "
-        f"{found[0].rstrip('.')}. Nothing more is tried; it goes on by itself when the cause is "
-        "gone."
+        f"{found[0].rstrip('.')}. No other settings are tried; it goes on by itself when the cause "
+        "is gone."
     )
     plan = now.plan(Action.HOLD, Reason.LAST_GOOD_FAILING, message)
     return replace(
@@ -140,15 +186,14 @@ def nothing_to_change(now: Situation) -> Plan | None:
     good = now.record.last_good
     if good is None or wanted(now, good) != good.settings:
         return None
-    desired = now.desired
+    desired, rejected = now.desired, rejected_last(now)
+    if rejected is not None and (desired.settings is None or _teaches(rejected)):
+        message = f"{rejected.message} {described(good.settings)} runs on."
+        return now.plan(Action.HOLD, Reason.CANDIDATE_REJECTED, message)
     if desired.settings is None:
         known = REASONS[ConditionType.SETTINGS_APPLIED][ConditionStatus.UNKNOWN]
         reason = desired.reason if desired.reason in known else Reason.INSUFFICIENT_EVIDENCE
         return now.plan(Action.HOLD, reason, f"The running settings stay. {desired.message}")
-    rejected = rejected_last(now)
-    if rejected is not None:
-        message = f"{rejected.message} {described(good.settings)} runs on."
-        return now.plan(Action.HOLD, Reason.CANDIDATE_REJECTED, message)
     normal = REASONS[ConditionType.SETTINGS_APPLIED][ConditionStatus.TRUE]
     reason = desired.reason if desired.reason in normal else Reason.APPLIED
     message = desired.message if reason is not Reason.APPLIED else ""
@@ -170,7 +215,8 @@ def failed_before(now: Situation) -> Plan | None:
         else "Each single step towards what is recommended failed, or one like it."
     )
     retry = f" To try again, annotate with serving.parkade.dev/retry: {key}." if entry else ""
-    return now.plan(Action.HOLD, Reason.CANDIDATE_REJECTED, f"{message}{retry}")
+    record = replace(now.record, retry=None)  # a wish that no step leads to any more
+    return now.plan(Action.HOLD, Reason.CANDIDATE_REJECTED, f"{message}{retry}", record)
 
 
 def turn_one_knob(now: Situation) -> Plan | None:
@@ -191,6 +237,12 @@ def turn_one_knob(now: Situation) -> Plan | None:
     return deploy(now, revision, Origin.TUNING, message, phase=phase, knob=knob)
 
 
+def _teaches(one: Quarantined) -> bool:
+    """Tell whether a failure limits what is recommended, and so may be why nothing changes."""
+    limits = (one.headroom_bytes, one.max_num_seqs_below, one.utilization_at_most)
+    return any(limit is not None for limit in limits)
+
+
 def _failure(now: Situation, pod: PodState) -> str | None:
     """Return how a pod of the last good template fails; None where it may still come up."""
     if pod.is_ready:
@@ -204,7 +256,8 @@ def _failure(now: Situation, pod: PodState) -> str | None:
         cause = now.inputs.evidence.get((pod.uid, pod.terminations))
         if cause is None or not cause.message:
             return f"pod {pod.name} ended {pod.terminations} times"
-        return f"{cause.message} ({REASON_OF_CAUSE[cause.cause_class].value})"
+        error = f"{cause.message} ({REASON_OF_CAUSE[cause.cause_class].value})"
+        return with_remedy(error, cause.remedy)
     running = pod.running_since
     unready = max(running, pod.unready_since or running) if running is not None else None
     if unready is not None and now.now - unready >= deadline:

@@ -42,6 +42,12 @@ BELOW_ONE_REQUEST = (
 )
 """No knob of tuning makes these fit: a person must choose a shorter length or less headroom."""
 
+
+def with_remedy(message: str, remedy: str) -> str:
+    """Return an error with what helps against it."""
+    return f"{message.rstrip('. ')}. What helps: {remedy}." if remedy else message
+
+
 _WAITING: Mapping[str, Reason] = {
     "ErrImagePull": Reason.IMAGE_PULL_FAILED,
     "ImagePullBackOff": Reason.IMAGE_PULL_FAILED,
@@ -59,6 +65,9 @@ _WAITING: Mapping[str, Reason] = {
 
 GPU_SCARCE = "Insufficient nvidia.com/gpu"
 """The scheduler's words (kube-scheduler, plugin NodeResourcesFit)."""
+
+ROOM_SCARCE = ("Insufficient ", "anti-affinity", "free ports")
+"""The same where pods of other kinds, or other pods of this kind, take what a node has."""
 
 VOLUME_MISSING = "persistentvolumeclaim"
 """The scheduler's words for a claim that is absent or not bound (plugin VolumeBinding)."""

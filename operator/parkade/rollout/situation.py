@@ -27,6 +27,9 @@ from parkade.rollout.render import render_revision
 from parkade.rollout.revision import Revision, inputs_hash, tuning_hash
 from parkade.rollout.windows import Opening, opening
 
+CLOCK_SKEW = timedelta(seconds=60)
+"""Clocks of two machines that ran the operator may differ so much."""
+
 SCALE_PATIENCE = timedelta(seconds=60)
 """How long a new number of pods waits for a withdrawn candidate's pods to go."""
 
@@ -237,8 +240,13 @@ def described(settings: Settings) -> str:
 
 
 def _absorbed(inputs: PlanInputs) -> Record:
-    """Take in a person's retry, and initial settings that mode Auto does not act on."""
+    """Take in a person's retry, and initial settings that mode Auto does not act on.
+
+    After a clock was put back, times of cooldowns count from now, not from a day to come.
+    """
     record = with_retry(inputs.record, inputs.endpoint.retry)
+    if record.settled_at is not None and record.settled_at > inputs.now + CLOCK_SKEW:
+        record = replace(record, settled_at=inputs.now)
     tuning = inputs.endpoint.spec.tuning
     if tuning.mode is Mode.AUTO and tuning.initial is not None and record.last_good is not None:
         record = replace(record, initial=tuning.initial.settings)

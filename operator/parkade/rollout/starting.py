@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from parkade.api.conditions import Reason
+from parkade.api.quantity import gib
 from parkade.api.settings import Settings
 from parkade.api.spec import Mode
 from parkade.api.status import Origin
@@ -44,11 +45,10 @@ def nothing_runs_yet(now: Situation) -> Plan | None:
 
 def user_changed_the_spec(now: Situation) -> Plan | None:
     """Bring up the user's template beside the last good one, whatever tuning would wait for."""
-    running = now.record.target
+    good, running = now.record.last_good, _proven(now)
     if running is None:
         return None
     changed = now.user_change(running)
-    good = now.record.last_good
     if changed is None or (now.candidate is not None and good is not None and _same(now, good)):
         return None
     revision = _with_settings(now, changed, running)
@@ -60,13 +60,18 @@ def user_changed_the_spec(now: Situation) -> Plan | None:
             f"Change the spec, or ask for a retry of {revision.quarantine_key}."
         )
         return _rejected(now, message)
-    dropped = ""
-    if revision.fingerprint != running.fingerprint:
-        dropped = " What was learned of the old configuration is not used."
+    dropped = "" if revision.fingerprint == running.fingerprint else _dropped(now, running)
     message = f"The spec changed: {described(revision.settings)}.{dropped}"
     guarded = good is not None and now.spec.replicas > 0 and now.ready_beside(revision) > 0
     phase = Phase.CANARY if guarded else Phase.FULL
     return deploy(now, revision, Origin.USER, message, phase=phase)
+
+
+def _proven(now: Situation) -> Revision | None:
+    """Return what a user's change is a change of: never a knob that tuning has not proven yet."""
+    candidate = now.candidate
+    tuning = candidate is not None and candidate.origin is Origin.TUNING
+    return now.record.last_good if tuning else now.record.target
 
 
 def spec_stays_rejected(now: Situation) -> Plan | None:
@@ -90,7 +95,7 @@ def deploy(
     knob: Knob | None = None,
 ) -> Plan:
     """Return the plan that starts a candidate."""
-    retry = now.record.retry
+    retry = bookkeeping.retry_for(now.record, revision.fingerprint)
     noted = retry is not None and retry.settings == revision.settings
     asked = retry is not None or now.spec.tuning.mode is Mode.RECOMMEND_ONLY
     candidate = Candidate(
@@ -114,6 +119,21 @@ def deploy(
     reason = Reason.CANDIDATE_IN_PROGRESS if tuning else Reason.ROLLOUT_IN_PROGRESS
     plan = now.plan(Action.DEPLOY, reason, message, record)
     return plan if tuning else replace(plan, reconciling=reconciling(reason, message))
+
+
+def _dropped(now: Situation, old: Revision) -> str:
+    """Return a sentence on what was learned of a configuration that runs no more."""
+    points = sum(1 for one in now.record.ledger if one.get("fingerprint") == old.fingerprint)
+    failed = len(now.record.lessons(old.fingerprint, now.tuning))
+    headroom = now.headroom_bytes(old.fingerprint)
+    known = (
+        ("its measured memory", old.fingerprint in now.record.learned),
+        (f"{points} measured points of its speed", points > 0),
+        (f"a headroom of {gib(headroom)}", headroom > now.spec.tuning.headroom_bytes),
+        (f"{failed} failed settings", failed > 0),
+    )
+    names = ", ".join(name for name, is_known in known if is_known)
+    return f" Of the old configuration this is used no more: {names}." if names else ""
 
 
 def _first_settings(now: Situation) -> Settings | None:
@@ -171,8 +191,8 @@ def _with_settings(now: Situation, changed: Revision, running: Revision) -> Revi
     """
     if changed.fingerprint == running.fingerprint:
         return changed
-    retry = now.record.retry
-    if retry is not None and retry.fingerprint == changed.fingerprint:
+    retry = bookkeeping.retry_for(now.record, changed.fingerprint)
+    if retry is not None:
         return render_revision(now.endpoint, retry.settings)
     if now.desired.first is None:
         return None

@@ -24,6 +24,7 @@ from parkade.api.conditions import (
 )
 from parkade.api.quantity import quantity
 from parkade.rollout.actions import Action, Finding, Plan, PlanInputs
+from parkade.rollout.obstacles import not_created, stuck
 from parkade.rollout.record import HistoryEntry, Phase, Quarantined, Record
 from parkade.rollout.render import selector_text
 from parkade.rollout.revision import Revision
@@ -111,7 +112,7 @@ def _ready_finding(inputs: PlanInputs, plan: Plan) -> Finding:
         return Finding(ConditionStatus.TRUE, Reason.SCALED_TO_ZERO, "Zero replicas are asked for.")
     if ready > 0:
         return _serving(ready, spec.replicas, plan)
-    return _not_serving(plan)
+    return _not_serving(inputs, plan)
 
 
 def _serving(ready: int, replicas: int, plan: Plan) -> Finding:
@@ -124,7 +125,7 @@ def _serving(ready: int, replicas: int, plan: Plan) -> Finding:
     return Finding(ConditionStatus.TRUE, Reason.SERVING, message)
 
 
-def _not_serving(plan: Plan) -> Finding:
+def _not_serving(inputs: PlanInputs, plan: Plan) -> Finding:
     if plan.stalled is not None and plan.stalled.reason is not Reason.SPEC_REJECTED:
         return Finding(ConditionStatus.FALSE, plan.stalled.reason, plan.stalled.message)
     waits = {Reason.WAITING_FOR_GPU, Reason.WAITING_FOR_OLD_CHILDREN, Reason.SUSPENDED}
@@ -132,7 +133,10 @@ def _not_serving(plan: Plan) -> Finding:
         return Finding(ConditionStatus.FALSE, plan.reason, plan.message)
     if plan.record.candidate is not None or plan.action is not Action.HOLD:
         return Finding(ConditionStatus.FALSE, Reason.ROLLOUT_IN_PROGRESS, plan.message)
-    return Finding(ConditionStatus.FALSE, Reason.NO_READY_PODS, "No pod is ready.")
+    held_up = (stuck(pod) for pod in inputs.pods if not (pod.is_ready or pod.deleting))
+    known = next((one for one in held_up if one is not None), None)
+    why = known or not_created(inputs.deployment) or (Reason.NO_READY_PODS, "No pod is ready.")
+    return Finding(ConditionStatus.FALSE, *why)
 
 
 def _reconciling(plan: Plan) -> Finding:

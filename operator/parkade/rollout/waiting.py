@@ -13,6 +13,7 @@ from parkade.api.conditions import (
 )
 from parkade.rollout import bookkeeping
 from parkade.rollout.actions import Action, Plan
+from parkade.rollout.inflight import candidate_failed
 from parkade.rollout.observed import ForeignChild
 from parkade.rollout.situation import Situation, reconciling, stalled
 
@@ -76,6 +77,9 @@ def suspended(now: Situation) -> Plan | None:
     message = "spec.suspend is true: nothing but status is written."
     candidate, good, deployment = now.candidate, now.record.last_good, now.deployment
     if candidate is not None and good is not None:
+        failed = candidate_failed(now)
+        if failed is not None:  # a verdict is never lost; going back is what suspend asks for
+            return failed
         back = "Taken back, since spec.suspend became true."
         record = bookkeeping.withdrawn(now.record, Reason.SUSPENDED.value, back, now.now)
         plan = now.plan(Action.WITHDRAW, Reason.SUSPENDED, back, record)

@@ -1,0 +1,68 @@
+"""What keeps a pod from starting: no room, no quota, an image or a Secret that is not there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from parkade.api.conditions import Reason
+from parkade.rollout.observed import DeploymentState, PodState
+from parkade.rollout.reasons import (
+    GPU_SCARCE,
+    ROOM_SCARCE,
+    quota_takes_one_instead,
+    unscheduled_reason,
+    waiting_reason,
+)
+
+NO_GPU = "No GPU is free for another pod"
+NO_NODE = "No node has room for another pod"
+NO_QUOTA = "The quota takes no further pod"
+
+
+def no_room(
+    pods: Iterable[PodState], deployment: DeploymentState | None, now: datetime, since: datetime
+) -> tuple[str, timedelta | None]:
+    """Return what room pods beside the others lack, and for how long; empty where they have it.
+
+    `since`: when the Deployment began to ask for them, as far as no pod tells.
+    """
+    own = tuple(pods)
+    waits = [
+        (pod.unschedulable_since, pod.unschedulable_message)
+        for pod in own
+        if pod.unschedulable_since is not None
+    ]
+    if not own and quota_takes_one_instead(creation_error(deployment)):
+        return NO_QUOTA, now - since
+    begun, message = min(waits, default=(now, ""))
+    if GPU_SCARCE in message:
+        return NO_GPU, now - begun
+    if any(words in message for words in ROOM_SCARCE):
+        return NO_NODE, now - begun
+    return "", None
+
+
+def creation_error(deployment: DeploymentState | None) -> str:
+    """Return why no pod can be created; empty where nothing is said."""
+    known = deployment.conditions if deployment is not None else {}
+    failure = known.get("ReplicaFailure")
+    return failure.message if failure is not None and failure.status == "True" else ""
+
+
+def not_created(deployment: DeploymentState | None) -> tuple[Reason, str] | None:
+    """Return why no pod can be created, as a reason with its message; None where it can."""
+    error = creation_error(deployment)
+    return (Reason.QUOTA_EXCEEDED, f"No pod can be created: {error}") if error else None
+
+
+def stuck(pod: PodState) -> tuple[Reason, str] | None:
+    """Return why a pod does not start, which time alone does not mend; None where it may."""
+    if pod.unschedulable_message:
+        message = f"Pod {pod.name} is not scheduled: {pod.unschedulable_message}"
+        return unscheduled_reason(pod), message
+    waits = waiting_reason(pod)
+    if waits is None:
+        return None
+    detail = f": {pod.waiting_message}" if pod.waiting_message else ""
+    return waits, f"Pod {pod.name} waits: {pod.waiting_reason}{detail}"
