@@ -191,7 +191,7 @@ def _read(response: requests.Response, deadline: float) -> bytes:
 def _answer(response: requests.Response, content: bytes) -> Answer:
     try:
         document = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         document = None
     status = response.status_code
     if not isinstance(document, dict):

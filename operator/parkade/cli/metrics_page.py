@@ -7,6 +7,7 @@ data-parallel engines or models on a page are added up.
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from dataclasses import dataclass, field
 
@@ -29,6 +30,10 @@ _COUNTERS = (
     "vllm:spec_decode_num_accepted_tokens",
 )
 _GAUGES = ("vllm:num_requests_running", "vllm:kv_cache_usage_perc")
+_STARTS = ("process_start_time_seconds", f"{PROMPT}_created")
+"""When this engine began to count, Unix time; the first that a page has counts."""
+_SAME_START_SECONDS = 1.0
+_PAGE = re.compile(r"^(# (HELP|TYPE) |vllm:\w+[{ ])", re.MULTILINE)
 
 
 @dataclass
@@ -41,11 +46,12 @@ class Page:
     counters: dict[str, float] = field(default_factory=dict)
     gauges: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     pool_tokens: float | None = None
+    starts: dict[str, float] = field(default_factory=dict)
 
 
 def is_metrics_page(text: str) -> bool:
     """Whether a text is a page of metrics rather than a traffic file."""
-    return text.startswith(("# HELP ", "# TYPE ", "vllm:")) or "\n# TYPE " in text
+    return _PAGE.search(text) is not None
 
 
 def parse_page(text: str, path: str) -> Page:
@@ -78,7 +84,7 @@ def _take(page: Page, name: str, labels: dict[str, str], value: float) -> None:
     base, _, part = name.rpartition("_")
     if base in _HISTOGRAMS and part == "bucket":
         edges = page.buckets.setdefault(base, defaultdict(float))
-        edges[float(labels["le"])] += value
+        edges[_edge(name, labels.get("le", ""))] += value
     elif base in _HISTOGRAMS and part == "sum":
         page.sums[base] += value
     elif base in _HISTOGRAMS and part == "count":
@@ -89,6 +95,18 @@ def _take(page: Page, name: str, labels: dict[str, str], value: float) -> None:
         page.gauges[name].append(value)
     elif name == "vllm:cache_config_info":
         page.pool_tokens = _positive(labels.get("kv_cache_size_tokens"))
+    elif name in _STARTS:
+        page.starts[name] = max(value, page.starts.get(name, 0.0))
+
+
+def _edge(name: str, text: str) -> float:
+    try:
+        edge = float(text)
+    except ValueError:
+        edge = math.nan
+    if math.isnan(edge):
+        raise ValueError(f"{name} has the label le={text[:40]!r}, which is not an upper edge")
+    return edge
 
 
 def _positive(text: str | None) -> float | None:
@@ -100,7 +118,8 @@ def _positive(text: str | None) -> float | None:
 
 
 def difference(first: Page, second: Page, paths: tuple[str, str]) -> Page:
-    """Return what happened between two pages of one engine."""
+    """Return what happened between two pages of one run of an engine."""
+    _check_same_run(first, second, paths)
     between = Page(
         gauges={name: first.gauges[name] + second.gauges[name] for name in _GAUGES},
         pool_tokens=second.pool_tokens,
@@ -114,7 +133,12 @@ def difference(first: Page, second: Page, paths: tuple[str, str]) -> Page:
         between.counts[name] = second.counts[name] - first.counts[name]
     for name, count in second.counters.items():
         between.counters[name] = count - first.counters.get(name, 0.0)
-    fallen = [name for name, count in between.counts.items() if count < 0]
+    fallen = [
+        name
+        for part in (between.counts, between.sums, between.counters)
+        for name, count in part.items()
+        if count < 0
+    ]
     fallen += [name for name, edges in between.buckets.items() if min(edges.values()) < 0]
     if fallen:
         raise UsageError(
@@ -124,8 +148,27 @@ def difference(first: Page, second: Page, paths: tuple[str, str]) -> Page:
     return between
 
 
-def reading(page: Page, window_seconds: float, scrapes: int) -> WorkloadReading:
-    """Return what a page says of the traffic. Gauges are those of `scrapes` moments."""
+def _check_same_run(first: Page, second: Page, paths: tuple[str, str]) -> None:
+    """Refuse pages whose difference means nothing, though every count may have risen."""
+    start = next((one for one in _STARTS if one in first.starts and one in second.starts), None)
+    if start is not None and abs(second.starts[start] - first.starts[start]) > _SAME_START_SECONDS:
+        raise UsageError(
+            f"{paths[0]!r} and {paths[1]!r} are of two runs of the engine ({start} differs): give "
+            "one page alone"
+        )
+    for name, edges in second.buckets.items():
+        if name in first.buckets and set(first.buckets[name]) != set(edges):
+            raise UsageError(
+                f"{name} has other buckets in {paths[1]!r} than in {paths[0]!r}: the pages are of "
+                "engines with different settings; give one page alone"
+            )
+
+
+def reading(page: Page, scrapes: int) -> WorkloadReading:
+    """Return what a page says of the traffic. Gauges are those of `scrapes` moments.
+
+    The window is 0, not known: a page does not say when it was saved.
+    """
     running, usage = (_mean_while_running(page, name) for name in _GAUGES)
     drafts = page.counters.get("vllm:spec_decode_num_drafts", 0.0)
     accepted = page.counters.get("vllm:spec_decode_num_accepted_tokens", 0.0)
@@ -133,7 +176,7 @@ def reading(page: Page, window_seconds: float, scrapes: int) -> WorkloadReading:
         "vllm:prompt_tokens_cached", page.counters.get("vllm:prefix_cache_hits")
     )
     return WorkloadReading(
-        window_seconds=window_seconds,
+        window_seconds=0.0,
         prompt_tokens=_histogram(page, PROMPT),
         output_tokens=_histogram(page, OUTPUT),
         prefix_cached_tokens=cached,

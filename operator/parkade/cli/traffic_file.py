@@ -3,32 +3,45 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Sequence
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from parkade.cli.errors import UsageError
 from parkade.sizing.gates import RawHistogram, WorkloadReading
-from parkade.sizing.histograms import Histogram, read_histogram
+from parkade.sizing.histograms import LARGEST, Histogram, read_histogram
 from parkade.sizing.ledger import PointSource, SpeedPoint, speed_point
 
 _SLACK = 0.01
 """Sums may lie this share outside what their buckets allow: exporters extrapolate."""
 
-Number = Annotated[float, Field(ge=0, le=1e18, allow_inf_nan=False)]
-Positive = Annotated[float, Field(gt=0, le=1e18, allow_inf_nan=False)]
-Buckets = Annotated[dict[str, Number], Field(min_length=1, max_length=1000)]
+Number = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]
+Concurrency = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
+Speed = Annotated[float, Field(ge=1e-3, le=1e7, allow_inf_nan=False)]
+_EDGE = re.compile(r"\+?(inf|\d+\.?\d*(e[+-]?\d+)?|\.\d+)", re.IGNORECASE | re.ASCII)
+
+
+def _edges_as_text(raw: object) -> object:
+    """Return buckets with text for keys: YAML reads an edge without quotes as a number."""
+    if not isinstance(raw, dict):
+        return raw
+    return {
+        str(edge) if isinstance(edge, int | float) and not isinstance(edge, bool) else edge: count
+        for edge, count in raw.items()
+    }
+
+
+Buckets = Annotated[
+    dict[str, Number], BeforeValidator(_edges_as_text), Field(min_length=1, max_length=1000)
+]
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        strict=True,
-        alias_generator=to_camel,
-        coerce_numbers_to_str=True,
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, alias_generator=to_camel)
 
 
 class TokenHistogram(_Strict):
@@ -57,9 +70,9 @@ class InFlightFigures(_Strict):
 class MeasuredSpeed(_Strict):
     """One rung of a ladder under constant load."""
 
-    concurrency: Positive
+    concurrency: Concurrency
     output_tokens_per_second_per_request: Annotated[
-        list[Positive], Field(min_length=1, max_length=10_000)
+        list[Speed], Field(min_length=1, max_length=10_000)
     ]
     time_to_first_token_seconds: Annotated[list[Number], Field(max_length=10_000)] = []
 
@@ -81,18 +94,23 @@ class TrafficFile(_Strict):
     speed: Annotated[list[MeasuredSpeed], Field(max_length=1000)] = []
 
 
-def read_traffic(raw: dict[str, Any], path: str) -> WorkloadReading:
-    """Return the reading of a traffic file, or refuse it with what is wrong and where."""
+def read_traffic(raw: dict[str, Any], path: str, pods: int = 1) -> WorkloadReading:
+    """Return the reading of a traffic file, or refuse it with what is wrong and where.
+
+    `pods` shared the traffic: counts are the endpoint's.
+    """
     try:
-        file = TrafficFile.model_validate(raw)
+        file = TrafficFile.model_validate(_without_nulls(raw))
     except ValidationError as error:
         raise UsageError(f"traffic file {path!r}: {_first(error)}") from error
     if file.prefix_cached_tokens > file.prompt_tokens.sum:
         raise UsageError(
-            f"traffic file {path!r}: prefixCachedTokens {file.prefix_cached_tokens:g} is more than "
-            f"all prompt tokens, {file.prompt_tokens.sum:g}"
+            f"traffic file {path!r}: prefixCachedTokens {_plain(file.prefix_cached_tokens)} is "
+            f"more than all prompt tokens, {_plain(file.prompt_tokens.sum)}"
         )
     flight = file.in_flight
+    if flight is not None:
+        _check_footprint(flight, path)
     return WorkloadReading(
         window_seconds=file.window_seconds,
         requests=file.requests,
@@ -108,33 +126,60 @@ def read_traffic(raw: dict[str, Any], path: str) -> WorkloadReading:
         time_per_output_token=_times(file.time_per_output_token, "timePerOutputToken", path),
         time_to_first_token=_times(file.time_to_first_token, "timeToFirstToken", path),
         tokens_per_step=file.tokens_per_step,
-        speed=tuple(_point(one, index, path) for index, one in enumerate(file.speed)),
+        speed=_points(file.speed, path),
+        pods=pods,
     )
+
+
+def _without_nulls(raw: object) -> object:
+    """Return the value without keys that were left empty: they are not given."""
+    if isinstance(raw, list):
+        return [_without_nulls(one) for one in raw]
+    if not isinstance(raw, dict):
+        return raw
+    return {key: _without_nulls(one) for key, one in raw.items() if one is not None}
+
+
+def _check_footprint(flight: InFlightFigures, path: str) -> None:
+    tokens = flight.kv_usage * flight.pool_tokens / flight.running
+    if flight.kv_usage > 0 and not 1 <= tokens <= LARGEST:
+        raise UsageError(
+            f"traffic file {path!r}: inFlight: kvUsage × poolTokens / running gives {tokens:g} "
+            "tokens for each request, and a request holds at least one"
+        )
+
+
+def _plain(value: float) -> str:
+    return f"{value:,.15g}"
 
 
 def _lengths(given: TokenHistogram, requests: float, name: str, path: str) -> RawHistogram:
     counted = max(given.buckets.values())
     if counted > requests:
         raise UsageError(
-            f"traffic file {path!r}: {name}.buckets count {counted:g} requests, more than the "
-            f"{requests:g} of requests"
+            f"traffic file {path!r}: {name}.buckets count {_plain(counted)} requests, more than "
+            f"the {_plain(requests)} of requests"
         )
-    histogram = _read(given.buckets, requests, given.sum, name, path)
-    low = sum(bucket.low * bucket.count for bucket in histogram.buckets())
-    high = sum(bucket.high * bucket.count for bucket in histogram.buckets())
-    closed = not histogram.cumulative or histogram.cumulative[-1] >= histogram.total
-    if given.sum < low * (1 - _SLACK) or (closed and given.sum > high * (1 + _SLACK)):
-        raise UsageError(
-            f"traffic file {path!r}: {name}.sum {given.sum:g} does not go with its buckets, which "
-            f"allow {low:g} to {high:g}"
-        )
-    return _raw(histogram, given.sum)
+    return _raw(_read(given.buckets, requests, given.sum, name, path), given.sum)
 
 
 def _times(given: TimeHistogram | None, name: str, path: str) -> RawHistogram | None:
     if given is None:
         return None
     return _raw(_read(given.buckets, None, given.sum, name, path), given.sum)
+
+
+def _check_sum(histogram: Histogram, sum_: float, name: str, path: str) -> None:
+    """Refuse a sum that values in these buckets cannot have; the last bucket may be open."""
+    low = sum(bucket.low * bucket.count for bucket in histogram.buckets())
+    high = sum(bucket.high * bucket.count for bucket in histogram.buckets())
+    closed = bool(histogram.cumulative) and histogram.cumulative[-1] >= histogram.total
+    if sum_ < low * (1 - _SLACK) or (closed and sum_ > high * (1 + _SLACK)):
+        allowed = f"{_plain(low)} to {_plain(high)}" if closed else f"at least {_plain(low)}"
+        raise UsageError(
+            f"traffic file {path!r}: {name}.sum {_plain(sum_)} does not go with its buckets, "
+            f"which allow {allowed}"
+        )
 
 
 def _raw(histogram: Histogram, sum_: float | None) -> RawHistogram:
@@ -145,29 +190,54 @@ def _raw(histogram: Histogram, sum_: float | None) -> RawHistogram:
 def _read(
     buckets: dict[str, float], total: float | None, sum_: float | None, name: str, path: str
 ) -> Histogram:
+    odd = next((edge for edge in buckets if not _EDGE.fullmatch(edge)), None)
+    if odd is not None:
+        raise UsageError(
+            f"traffic file {path!r}: {name}.buckets: {odd[:40]!r} is not an upper edge: a number "
+            "above 0 or +Inf"
+        )
     read = read_histogram(buckets, total, sum_)
     if isinstance(read, str):
         raise UsageError(f"traffic file {path!r}: {name}.buckets: {read}")
+    if sum_ is not None:
+        _check_sum(read, sum_, name, path)
     return read
 
 
-def _point(given: MeasuredSpeed, index: int, path: str) -> SpeedPoint:
-    point = speed_point(
-        given.concurrency,
-        given.output_tokens_per_second_per_request,
-        given.time_to_first_token_seconds,
-        source=PointSource.BENCHMARK,
-    )
-    if isinstance(point, str):
-        raise UsageError(f"traffic file {path!r}: speed.{index}: {point}")
-    return point
+def _points(given: Sequence[MeasuredSpeed], path: str) -> tuple[SpeedPoint, ...]:
+    """Return one point for each concurrency: entries of the same one are runs of it."""
+    runs: dict[float, list[MeasuredSpeed]] = {}
+    for one in given:
+        runs.setdefault(one.concurrency, []).append(one)
+    points = []
+    for concurrency, several in runs.items():
+        point = speed_point(
+            concurrency,
+            [value for one in several for value in one.output_tokens_per_second_per_request],
+            [value for one in several for value in one.time_to_first_token_seconds],
+            source=PointSource.BENCHMARK,
+        )
+        if isinstance(point, str):
+            raise UsageError(f"traffic file {path!r}: speed: {point}")
+        points.append(point)
+    return tuple(points)
 
 
 def _first(error: ValidationError) -> str:
     problem = error.errors(include_url=False, include_context=False, include_input=False)[0]
     where = ".".join(str(part) for part in problem["loc"])
-    if problem["type"] == "extra_forbidden":
-        return f"{where} is not a field of a traffic file"
-    if problem["type"] == "missing":
-        return f"{where} is missing"
-    return f"{where}: {problem['msg']}"
+    if "[key]" in problem["loc"]:
+        return f"{where.removesuffix('.[key]')} is not an upper edge: a number above 0 or +Inf"
+    said = _SAID.get(problem["type"])
+    return f"{where} {said}" if said else f"{where}: {problem['msg']}"
+
+
+_SAID = {
+    "extra_forbidden": "is not a field of a traffic file",
+    "missing": "is missing",
+    "too_short": "is empty",
+    "dict_type": "must be an object with fields",
+    "model_type": "must be an object with fields",
+    "list_type": "must be a list",
+    "float_type": "must be a number",
+}

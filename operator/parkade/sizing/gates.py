@@ -6,11 +6,10 @@ none is "fine": the running settings stay.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from parkade.api.conditions import Reason
-from parkade.sizing.histograms import Histogram, read_histogram
+from parkade.sizing.histograms import LARGEST, Histogram, read_histogram
 from parkade.sizing.ledger import SpeedPoint
 from parkade.sizing.workload import CannotTell, InFlight, Workload
 
@@ -150,9 +149,9 @@ def _numbers(reading: WorkloadReading) -> CannotTell | None:
         "tokens per step": reading.tokens_per_step,
     }
     for name, value in named.items():
-        if value is not None and not (math.isfinite(value) and value >= 0):
+        if value is not None and not 0 <= value <= LARGEST:
             return CannotTell(
-                Reason.INVALID_DATA, f"The {name} is {value}, not a number from 0 on."
+                Reason.INVALID_DATA, f"The {name} is {value}, not a number from 0 to {LARGEST:g}."
             )
     if reading.kv_usage is not None and reading.kv_usage > 1:
         return CannotTell(Reason.INVALID_DATA, f"The KV usage is {reading.kv_usage:g}, above 1.")
@@ -191,13 +190,15 @@ def _optional(what: str, raw: RawHistogram | None) -> Histogram | CannotTell | N
 def _in_flight(reading: WorkloadReading) -> InFlight | None:
     if not reading.running or not reading.kv_usage or not reading.pool_tokens:
         return None
-    return InFlight(
+    found = InFlight(
         reading.running,
         reading.kv_usage,
         reading.pool_tokens,
         reading.preemptions or 0.0,
         reading.scrapes,
     )
+    # A request holds a token at least: less was measured beside the requests, not of them.
+    return found if 1 <= found.tokens_per_request <= LARGEST else None
 
 
 def _workload(

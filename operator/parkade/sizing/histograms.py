@@ -16,6 +16,9 @@ from statistics import NormalDist
 TOLERANCE = 1e-6
 """Relative; `increase` over many series falls by rounding errors of this order."""
 
+LARGEST = 1e15
+"""Far above every count, sum and length that an engine can have; beyond it nothing is believed."""
+
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
@@ -209,11 +212,15 @@ def _pairs(
 def _problem(pairs: list[tuple[float, float]], total: float, sum_: float | None) -> str | None:
     if any(math.isnan(edge) or edge <= 0 for edge, _ in pairs):
         return "an edge is not a positive number"
+    if any(LARGEST < edge < math.inf for edge, _ in pairs):
+        return f"an edge is above {LARGEST:g}"
     if len({edge for edge, _ in pairs}) < len(pairs):
         return "an edge is given twice"
     numbers = [count for _, count in pairs] + [total] + ([] if sum_ is None else [sum_])
     if any(not (math.isfinite(number) and number >= 0) for number in numbers):
         return "a count or the sum is negative or not a finite number"
+    if max(numbers) > LARGEST:
+        return f"a count or the sum is above {LARGEST:g}"
     return _falling(pairs, total)
 
 

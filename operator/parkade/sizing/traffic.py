@@ -38,8 +38,10 @@ def traffic_sentences(workload: Workload, basis: WorkloadBasis) -> tuple[str, ..
             ),
         )
     prompt, output = workload.prompt_tokens, workload.output_tokens
+    window = workload.window_seconds
+    seconds = f" in {number(window)} s" if window > 0 else ", in a time that is not known"
     sentences = [
-        f"Traffic: {count(workload.requests)} requests in {count(workload.window_seconds)} s.",
+        f"Traffic: {count(workload.requests)} requests{seconds}.",
         _mean("prompt", prompt),
         _mean("output", output),
     ]
@@ -66,7 +68,7 @@ def workload_status(
     flight = workload.in_flight
     return status.Workload(
         basis=basis,
-        window_seconds=round(workload.window_seconds) if measured else None,
+        window_seconds=round(workload.window_seconds) if workload.window_seconds > 0 else None,
         requests=round(workload.requests) if measured else None,
         effective_requests=_interval(*kv.effective) if kv and measured else None,
         prompt_tokens=_lengths(workload.prompt_tokens),

@@ -50,6 +50,7 @@ class Workload:
     """What the endpoint got in the window. Counts are the endpoint's; `in_flight` is per pod."""
 
     window_seconds: float
+    """0 where the source does not say (saved pages, assumed lengths)."""
     requests: float
     """Finished requests."""
     prompt_tokens: Histogram
