@@ -137,7 +137,7 @@ def bounds_at(at: Setup, pool: Pool, traffic: Traffic, speeds: Speeds) -> Bounds
     workload = traffic.workload
     if workload is None:
         return Bounds(by_kind, None, None, ())
-    kv = kv_bound(pool, workload)
+    kv = kv_bound(pool, workload, traffic.basis)
     by_kind[BoundKind.KV_CACHE] = kv.bound
     speed = _speed(at.inputs, speeds)
     if speed is not None:

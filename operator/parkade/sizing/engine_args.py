@@ -19,6 +19,8 @@ _LARGE_CARD_BYTES = 160 * GIB
 _MIDDLE_CARD_BYTES = 70 * GIB
 _VERSION = re.compile(r"v?(\d+)\.(\d+)(?:\.(\d+))?")
 _DEFAULT_VERSION = (0, 32, 0)
+DEFAULT_VERSION = ".".join(str(part) for part in _DEFAULT_VERSION)
+"""Whose rules hold where nothing says the version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +100,21 @@ def engine_args(engine: Engine, device: Device) -> EngineArgs | str:
 
 def version_of(engine: Engine) -> tuple[int, int, int]:
     """Return the engine's version: as said, else from the image's tag, else 0.32.0."""
+    return _said_version(engine) or _DEFAULT_VERSION
+
+
+def says_version(engine: Engine) -> bool:
+    """Whether the version or the image's tag says which vLLM it is."""
+    return _said_version(engine) is not None
+
+
+def _said_version(engine: Engine) -> tuple[int, int, int] | None:
     tag = engine.image.split("@", 1)[0].rsplit("/", 1)[-1].partition(":")[2]
     for text in (engine.version, tag):
         match = _VERSION.match(text or "")
         if match:
             return int(match[1]), int(match[2]), int(match[3] or 0)
-    return _DEFAULT_VERSION
+    return None
 
 
 def default_batched_tokens(

@@ -7,27 +7,45 @@ the time of the prefill plus the output tokens times the time per token at N.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from statistics import fmean
 
 from parkade.sizing.footprint import prefill_ratio
 from parkade.sizing.ladder import TOP
 from parkade.sizing.ledger import SpeedPoint
 from parkade.sizing.result import Bound, BoundKind
-from parkade.sizing.speed_curve import SpeedCurve
-from parkade.sizing.wording import number, rough
+from parkade.sizing.speed_curve import SpeedCurve, segment
+from parkade.sizing.wording import milliseconds, number, rough
 from parkade.sizing.workload import Workload
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """How long a request stays in a pod that runs so many at a time."""
+    """How long a request stays in a pod that runs so many at a time.
 
-    prefill_seconds: float
+    Times per token are means: how long requests stay does not follow from the slow ones alone.
+    """
+
+    prompt_tokens: float
+    """Mean that no cache holds."""
+    prefill_ratio: float
+    """Seconds of prefill for each over seconds of decode for an output token."""
     output_tokens: float
-    seconds_per_token: Callable[[float], float]
+    curve: SpeedCurve | None
+    window_seconds_per_token: float = 0.0
+    """The mean of the whole window, where there is no curve."""
+
+    def seconds_per_token(self, running: float) -> float:
+        """Return the mean time of an output token with so many at a time."""
+        if self.curve is None:
+            return self.window_seconds_per_token
+        return self.curve.mean_seconds(running)
+
+    @property
+    def prefill_seconds(self) -> float:
+        """The prefill of a lone prompt; that of others is in the time per token."""
+        return self.prefill_ratio * self.prompt_tokens * self.seconds_per_token(1.0)
 
     def residence_seconds(self, running: float) -> float:
         """Return the seconds from the first prefill step to the last token."""
@@ -37,26 +55,60 @@ class Service:
         """Return the requests that one pod finishes in a second."""
         return running / max(1e-9, self.residence_seconds(running))
 
+    def sentences(self, running: float) -> tuple[str, ...]:
+        """Return the arithmetic of the stay with so many at a time."""
+        stay = self.residence_seconds(running)
+        return (
+            *self._token_sentences((1.0, running)),
+            (
+                f"Prefill: {number(self.prompt_tokens)} prompt tokens that no cache holds × "
+                f"{number(self.prefill_ratio, 6)} × "
+                f"{number(self.seconds_per_token(1.0), 6)} s per output token = "
+                f"{number(self.prefill_seconds)} s."
+            ),
+            (
+                f"Stay: {number(self.prefill_seconds)} s prefill + {number(self.output_tokens)} "
+                f"tokens × {number(self.seconds_per_token(running), 6)} s per token = "
+                f"{number(stay)} s with {rough(running)} at a time."
+            ),
+        )
+
+    def _token_sentences(self, loads: Sequence[float]) -> tuple[str, ...]:
+        line = self.curve.means if self.curve is not None else []
+        if len(line) < 2:
+            only = milliseconds(self.seconds_per_token(1.0))
+            return (f"Time per token: {only} at every load, since it is known at one alone.",)
+        return tuple(_on_line(line, load) for load in dict.fromkeys(loads))
+
+
+def _on_line(line: Sequence[tuple[float, float]], load: float) -> str:
+    (x0, y0), (x1, y1) = segment(load, line)
+    raw = y0 + (y1 - y0) * (load - x0) / (x1 - x0)
+    least = ", taken as 0.000001 ms" if raw < _LEAST_SECONDS else ""
+    return (
+        f"Time per token with {number(load)} at a time: {milliseconds(y0)} + ({number(load)} - "
+        f"{number(x0)}) / ({number(x1)} - {number(x0)}) × ({milliseconds(y1)} - "
+        f"{milliseconds(y0)}) = {milliseconds(raw)}{least}."
+    )
+
+
+_LEAST_SECONDS = 1e-9
+"""Where a steep line would go below zero (`speed_curve`)."""
+
 
 def service(workload: Workload, curve: SpeedCurve | None) -> Service | None:
     """Return the service times that were measured; None where no time per token is known."""
-    token: Callable[[float], float]
-    if curve is not None:
-        token = curve.seconds
-    elif workload.time_per_output_token and workload.time_per_output_token.mean:
-        token = partial(_constant, workload.time_per_output_token.mean)
-    else:
+    times = workload.time_per_output_token
+    window = (times.mean if times else None) or 0.0
+    if curve is None and not window:
         return None
-    outputs = workload.mean_output_tokens
-    fresh = workload.mean_prompt_tokens * (1.0 - workload.cached_share)
-    prefill = prefill_ratio(workload) * fresh * token(1.0)
-    return Service(prefill, outputs, token)
-
-
-def _constant(seconds: float, running: float) -> float:
-    """Return the one time that is known, whatever runs."""
-    del running
-    return seconds
+    return Service(
+        prompt_tokens=workload.mean_prompt_tokens * (1.0 - workload.cached_share),
+        prefill_ratio=prefill_ratio(workload),
+        output_tokens=workload.mean_output_tokens,
+        curve=curve,
+        window_seconds_per_token=window,
+    )
 
 
 def first_token_bound(
@@ -72,29 +124,45 @@ def first_token_bound(
     per_pod = rate / pods
     value = _least(times, per_pod)
     if value is None:
-        why = (
-            f"No number up to {TOP} keeps up with {number(per_pod)} requests/s on one pod: at "
-            f"{TOP} it finishes {number(times.requests_per_second(TOP))} requests/s."
-        )
-        return Bound(BoundKind.FIRST_TOKEN, float(TOP + 1), why), (f"First-token bound: {why}",)
+        return _none_keeps_up(times, rate, pods)
     stay = times.residence_seconds(value)
     why = (
         f"Fewer than {rough(value)} at a time queue at the peak of {number(per_pod)} requests/s "
         f"on each pod, where each stays {number(stay)} s."
     )
     sentences = (
-        f"Peak on one pod: {number(rate)} requests/s / {pods} pods = {number(per_pod)} requests/s.",
-        (
-            f"Stay: {number(times.prefill_seconds)} s prefill + {number(times.output_tokens)} "
-            f"tokens × {number(times.seconds_per_token(value), 6)} s per token = {number(stay)} s "
-            f"with {rough(value)} at a time."
-        ),
+        _peak(rate, pods),
+        *times.sentences(value),
         (
             f"First-token bound: {number(per_pod)} requests/s × {number(stay)} s = "
             f"{rough(per_pod * stay)} requests at a time."
         ),
     )
     return Bound(BoundKind.FIRST_TOKEN, value, why), sentences
+
+
+def _none_keeps_up(times: Service, rate: float, pods: int) -> tuple[Bound, tuple[str, ...]]:
+    finished = number(times.requests_per_second(TOP))
+    why = (
+        f"No number up to {TOP:,} keeps up with {number(rate / pods)} requests/s on each pod: with "
+        f"{TOP:,} at a time one finishes {finished} requests/s."
+    )
+    sentences = (
+        _peak(rate, pods),
+        *times.sentences(TOP),
+        (
+            f"First-token bound: {TOP:,} requests at a time / "
+            f"{number(times.residence_seconds(TOP))} s = {finished} requests/s, fewer than the "
+            "peak: no number keeps up."
+        ),
+    )
+    return Bound(BoundKind.FIRST_TOKEN, float(TOP + 1), why), sentences
+
+
+def _peak(rate: float, pods: int) -> str:
+    each = number(rate / pods)
+    noun = "pod" if pods == 1 else "pods"
+    return f"Peak on one pod: {number(rate)} requests/s / {pods} {noun} = {each} requests/s."
 
 
 def _least(times: Service, rate: float) -> float | None:

@@ -15,6 +15,7 @@ from decimal import Decimal
 
 from parkade.api.quantity import GIB, gib
 from parkade.api.settings import FOUR_DIGITS, fraction
+from parkade.api.spec import utilization_of
 
 TOLERANCE_BYTES = GIB // 2
 """F varies a little from start to start: a shortfall of headroom below this moves nothing."""
@@ -78,6 +79,18 @@ class FractionBasis:
         return (
             f"Fraction: ({gib(self.free_bytes)} free{less}) / {gib(self.total_bytes)} total, "
             f"cut to four digits = {utilization}."
+        )
+
+    def left_sentence(self, utilization: Decimal) -> str:
+        """Return the arithmetic of what a fraction leaves."""
+        outside = ""
+        if self.correction_bytes > 0:
+            outside = f" - {gib(self.correction_bytes)} taken outside the budget"
+        elif self.correction_bytes < 0:
+            outside = f" + {gib(-self.correction_bytes)} that the graph estimate was too high"
+        return (
+            f"{gib(self.free_bytes)} free - {gib(self.total_bytes)} total × "
+            f"{utilization_of(utilization)}{outside} = {gib(self.left_bytes(utilization))} left"
         )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from parkade.api.status import FootprintBasis
+from parkade.api.status import FootprintBasis, WorkloadBasis
 from parkade.sizing.footprint import (
     MIN_SCRAPES,
     ComputedFootprint,
@@ -41,8 +41,13 @@ class KVBound:
     effective: tuple[float, float]
 
 
-def kv_bound(pool: Pool, workload: Workload) -> KVBound:
-    """Return pool / footprint: measured where it was measured long enough, else computed."""
+def kv_bound(
+    pool: Pool, workload: Workload, basis: WorkloadBasis = WorkloadBasis.MEASURED
+) -> KVBound:
+    """Return pool / footprint: measured where it was measured long enough, else computed.
+
+    Assumed lengths have neither a bracket nor a standard error: they are one request.
+    """
     layout = pool.capacity.layout
     computed = computed_footprint(workload, lambda length: held_blocks(layout, length))
     effective = effective_requests(workload.output_tokens)
@@ -51,12 +56,15 @@ def kv_bound(pool: Pool, workload: Workload) -> KVBound:
     if measured is not None and enough_scrapes(measured):
         bound, footprint, sentences = _measured(pool, measured)
     else:
-        bound, footprint, sentences = _computed(pool, computed)
+        source = "workload.assumed" if basis is WorkloadBasis.ASSUMED else "the length histograms"
+        bound, footprint, sentences = _computed(pool, workload, computed, source)
         if measured is not None:
             sentences = (*sentences, _too_few(measured))
+    if basis is WorkloadBasis.ASSUMED:
+        return KVBound(bound, footprint, sentences, 0.0, effective)
     uncertainty = (
-        f"Standard error: 100 × {number(computed.length_spread)} spread of what requests hold / "
-        f"√{number(effective[0], 2)} effective requests = {number(error, 2)} % (of "
+        f"Standard error of the footprint: 100 × {number(computed.length_spread)} spread of what "
+        f"requests hold / √{number(effective[0], 2)} effective requests = {number(error, 2)} % (of "
         f"{count(workload.requests)} requests; between {rough(effective[0])} and "
         f"{rough(effective[1])} equal ones by the buckets of their outputs)."
     )
@@ -113,35 +121,29 @@ def _measured(pool: Pool, measured: InFlight) -> tuple[Bound, FootprintUse, tupl
 
 
 def _computed(
-    pool: Pool, computed: ComputedFootprint
+    pool: Pool, workload: Workload, computed: ComputedFootprint, source: str
 ) -> tuple[Bound, FootprintUse, tuple[str, ...]]:
     usable = pool.usable_blocks
     value = usable / computed.blocks
     low, high = usable / computed.high_blocks, usable / computed.low_blocks
     tokens_per_block = pool.memory.pool_tokens / max(1, pool.capacity.num_blocks)
+    certain = rough(low) == rough(high)
+    kept = pool.capacity.num_blocks - usable
+    blocks = f"{count(pool.capacity.num_blocks)} blocks"
     sentences = (
+        *_stay_sentences(workload, computed),
+        *(() if certain else (_bracket(computed, usable, (low, high)),)),
         (
-            f"Footprint: {number(computed.block_time)} block-steps / {number(computed.time)} "
-            f"steps in flight = {number(computed.blocks)} blocks held by one request, of "
-            f"{count(computed.mean_length)} tokens on average (computed; a prompt token takes "
-            f"{number(computed.prefill_ratio)} of an output token's time; lengths of prompts and "
-            "outputs taken as independent)."
-        ),
-        (
-            f"Bracket: which output goes with which prompt is not known; it can be "
-            f"{number(computed.low_blocks, 1)} to {number(computed.high_blocks, 1)} blocks, so the "
-            f"bound {rough(low)} to {rough(high)}; {MIN_SCRAPES} scrapes with running requests "
-            "would narrow it to 6 %."
-        ),
-        (
-            f"KV bound: ({count(pool.capacity.num_blocks)} blocks - 1 that the engine keeps) / "
-            f"{number(computed.blocks)} blocks = {rough(value)} requests."
+            f"KV bound: ({blocks} - {kept} that the engine keeps) / {number(computed.blocks)} "
+            f"blocks = {rough(value)} requests."
+            if kept
+            else f"KV bound: {blocks} / {number(computed.blocks)} blocks = {rough(value)} requests."
         ),
     )
     why = (
         f"The pool of {count(usable)} blocks holds {rough(value)} requests of "
-        f"{rough(computed.blocks)} blocks, computed from the length histograms "
-        f"({rough(low)} to {rough(high)})."
+        f"{rough(computed.blocks)} blocks, computed from {source}"
+        f"{'' if certain else f' ({rough(low)} to {rough(high)})'}."
     )
     footprint = FootprintUse(
         computed.blocks * tokens_per_block,
@@ -150,6 +152,37 @@ def _computed(
         computed.high_blocks * tokens_per_block,
     )
     return Bound(BoundKind.KV_CACHE, value, why, low, high), footprint, sentences
+
+
+def _stay_sentences(workload: Workload, computed: ComputedFootprint) -> tuple[str, ...]:
+    """Return how long a request stays and what it holds meanwhile, in steps of one output token.
+
+    The block-steps are a mean over both histograms, which a sentence cannot hold.
+    """
+    return (
+        (
+            f"Steps in flight: {number(workload.mean_output_tokens)} output tokens + "
+            f"{number(computed.prefill_ratio, 6)} × {number(workload.mean_prompt_tokens)} prompt "
+            f"tokens = {number(computed.time)}; a prompt token takes so much of an output token's "
+            "time."
+        ),
+        (
+            f"Footprint: {number(computed.block_time)} block-steps / {number(computed.time)} "
+            f"steps in flight = {number(computed.blocks)} blocks held by one request, of "
+            f"{count(computed.mean_length)} tokens on average (computed; lengths of prompts and "
+            "outputs taken as independent)."
+        ),
+    )
+
+
+def _bracket(computed: ComputedFootprint, usable: int, bounds: tuple[float, float]) -> str:
+    low, high = bounds
+    return (
+        f"Bracket: which output goes with which prompt is not known; it can be "
+        f"{number(computed.low_blocks)} to {number(computed.high_blocks)} blocks, and "
+        f"{count(usable)} blocks hold {rough(high)} to {rough(low)} requests of these; "
+        f"{MIN_SCRAPES} scrapes with running requests would narrow it to 6 %."
+    )
 
 
 def _too_few(measured: InFlight) -> str:

@@ -63,12 +63,31 @@ def _speed(
         return _share(times, 1.0 / wanted, objectives.attainment_percent, name)
     if curve is None:
         return _Finding(None, f"No speed was measured to hold against {name} per request.")
+    if _beside(curve, running, 1.0 / wanted):
+        only = rough(curve.highest)
+        return _Finding(
+            None,
+            f"Speed was measured at {only} requests at a time alone, so what {rough(running)} "
+            f"would get is not known, for {name} asked.",
+        )
     reached = 1.0 / curve.seconds(running)
     return _Finding(
         reached >= wanted * (1 - 1e-9),
         f"At {rough(running)} requests at a time one gets {rough(reached)} tok/s by the measured "
         f"points, for {name} asked.",
     )
+
+
+def _beside(curve: SpeedCurve, running: float, target: float) -> bool:
+    """Whether one point is all that is known and says nothing of this concurrency.
+
+    Fewer requests than it may be faster, more may be slower.
+    """
+    if len(curve.points) > 1:
+        return False
+    point = curve.points[0]
+    holds = point.seconds <= target * (1 + 1e-9)
+    return running > point.concurrency if holds else running < point.concurrency
 
 
 def _first_token(

@@ -195,15 +195,36 @@ def pool_at(at: Setup, utilization: Decimal, max_num_seqs: int) -> Pool:
     return Pool(memory, capacity)
 
 
-def misfit(pool: Pool) -> NotSizable | None:
-    """Return why one request of max_model_len does not fit, with what would; None where it does."""
+NO_CURE = "a larger card, more GPUs, or a smaller model"
+
+
+def spare_bytes(pool: Pool) -> int:
+    """Return what the pool has beyond one request of max_model_len; negative where it lacks.
+
+    A last digit of the fraction is kept, since fractions are cut to four.
+    """
+    digit = -(-pool.memory.total_bytes // 10_000)
+    return pool.memory.available_kv_bytes - _needed_bytes(pool) - digit
+
+
+def _needed_bytes(pool: Pool) -> int:
+    layout = pool.capacity.layout
+    blocks = layout.blocks(layout.max_model_len) + layout.reserved_blocks
+    return blocks * layout.bytes_per_block
+
+
+def misfit(pool: Pool, headroom_bytes: int | None = None) -> NotSizable | None:
+    """Return why one request of max_model_len does not fit, with what would; None where it does.
+
+    `headroom_bytes` is what the pool's fraction leaves; None: the headroom in force.
+    """
     if pool.capacity.fits_one_request:
         return None
     layout, memory = pool.capacity.layout, pool.memory
-    needed = (layout.blocks(layout.max_model_len) + layout.reserved_blocks) * layout.bytes_per_block
+    needed = _needed_bytes(pool)
     short = needed - memory.available_kv_bytes
-    digit = -(-memory.total_bytes // 10_000)
-    headroom = (memory.headroom_bytes - short - digit) // MIB * MIB
+    in_force = memory.headroom_bytes if headroom_bytes is None else headroom_bytes
+    headroom = (in_force + spare_bytes(pool)) // MIB * MIB
     headroom_would = headroom if headroom >= 0 else None
     length = pool.capacity.estimated_max_model_len or 0
     cures = []
@@ -211,11 +232,17 @@ def misfit(pool: Pool) -> NotSizable | None:
         cures.append(f"tuning.headroom of at most {quantity(headroom_would)}")
     if length > 0:
         cures.append(f"model.maxModelLen of at most {count(length)}")
-    cure = " or ".join(cures) or "a larger card, more GPUs, or a smaller model"
+    cure = " or ".join(cures) or NO_CURE
+    available = memory.available_kv_bytes
+    left = (
+        f"{gib(available)} are left"
+        if available >= 0
+        else f"none is left (the rest takes {gib(-available)} too much)"
+    )
     return NotSizable(
         Reason.DOES_NOT_FIT,
         f"One request of {count(layout.max_model_len)} tokens needs {gib(needed)} of KV cache and "
-        f"{gib(memory.available_kv_bytes)} are left, {gib(short)} short: {cure} would fit.",
+        f"{left}, {gib(short)} short: {cure} would fit.",
         memory=memory,
         headroom_bytes=headroom_would,
         max_model_len=length or None,

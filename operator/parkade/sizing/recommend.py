@@ -10,7 +10,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 from parkade.api.conditions import Reason
-from parkade.api.quantity import gib
+from parkade.api.quantity import MIB, gib, quantity
 from parkade.api.settings import Settings
 from parkade.api.status import LimitedBy, TriState, WorkloadBasis
 from parkade.sizing.case import (
@@ -23,13 +23,21 @@ from parkade.sizing.case import (
     traffic_of,
 )
 from parkade.sizing.choice import Choice, Evidence, Target, choose, target
+from parkade.sizing.explanation import Said, explanation
 from parkade.sizing.first_token import replicas_needed
 from parkade.sizing.fraction import settle
 from parkade.sizing.inputs import Device, MeasuredMemory, SizingInputs
 from parkade.sizing.kv_bound import MANY_PREEMPTIONS
 from parkade.sizing.ladder import TOP, snap
 from parkade.sizing.objectives import judge_objectives
-from parkade.sizing.pool import Setup, misfit, pool_at, pool_sentences, setup
+from parkade.sizing.pool import (
+    NO_CURE,
+    Setup,
+    misfit,
+    pool_at,
+    setup,
+    spare_bytes,
+)
 from parkade.sizing.result import (
     LIMITS,
     Bound,
@@ -42,7 +50,7 @@ from parkade.sizing.result import (
 )
 from parkade.sizing.speed_bound import overhead
 from parkade.sizing.trade_off import best_between
-from parkade.sizing.traffic import traffic_sentences, workload_status
+from parkade.sizing.traffic import workload_status
 from parkade.sizing.wording import number, rough
 from parkade.sizing.workload import Workload
 
@@ -117,12 +125,25 @@ def _start(inputs: SizingInputs, traffic: Traffic) -> int:
 
 
 def _no_budget(at: Setup) -> NotSizable:
+    """Say that the headroom takes all, and whether a smaller one would help."""
     basis = at.fraction_basis()
-    return NotSizable(
-        Reason.DOES_NOT_FIT,
+    outside = basis.correction_bytes
+    less = f" - {gib(outside)} taken outside the budget" if outside > 0 else ""
+    words = (
         f"Nothing is left: {gib(basis.free_bytes)} free - {gib(basis.headroom_bytes)} headroom"
-        f" = {gib(basis.free_bytes - basis.headroom_bytes)}; lower tuning.headroom.",
+        f"{less} = {gib(basis.budget_bytes)}"
     )
+    bare = replace(basis, headroom_bytes=0)
+    most = bare.utilization
+    if most is None:
+        return NotSizable(Reason.DOES_NOT_FIT, f"{words}; {NO_CURE} would fit.")
+    pool = pool_at(at, most, at.inputs.spec.tuning.max_num_seqs.min)
+    found = misfit(pool, headroom_bytes=0)
+    if found is not None:
+        return replace(found, message=f"{words}. With no headroom: {found.message}")
+    headroom = spare_bytes(pool) // MIB * MIB
+    cure = f"lower tuning.headroom to at most {quantity(headroom)}"
+    return NotSizable(Reason.DOES_NOT_FIT, f"{words}; {cure}.", headroom_bytes=headroom)
 
 
 def _settled_fraction(at: Setup, wanted: Decimal, seqs: int) -> Decimal:
@@ -275,17 +296,27 @@ def _replicas(case: Case) -> tuple[str, int | None]:
     keeps_up = saturation(workload) is TriState.FALSE and upper >= (case.in_force or TOP)
     if first.value is None or first.value <= upper or keeps_up:
         return "", None
-    needed = replicas_needed(workload, case.speeds.service, upper)
+    service = case.speeds.service
+    needed = replicas_needed(workload, service, upper)
+    if needed is None or service is None:
+        return "", None
+    at_peak = (
+        f"at least {rough(first.value)} requests at a time are"
+        if first.value <= TOP
+        else f"more than {TOP:,} requests at a time would be"
+    )
     message = (
-        f"At least {rough(first.value)} requests at a time are needed at the peak and at most "
-        f"{rough(upper)} may run on each pod: {needed} pods would keep up."
+        f"On each pod {at_peak} needed at the peak, and at most {rough(upper)} may run: one "
+        f"finishes {number(upper)} / {number(service.residence_seconds(upper))} s = "
+        f"{number(service.requests_per_second(upper))} requests/s, so {needed:,} pods would keep "
+        f"up with {number(workload.peak_requests_per_second or 0.0)} requests/s."
     )
     return message, needed
 
 
 def _sizing(case: Case, wanted: Target, choice: Choice) -> Sizing:
     verdict = _objectives(case, choice.rung)
-    _, replicas = _replicas(case)
+    words, replicas = _replicas(case)
     workload, kv = case.traffic.workload, case.bounds.kv
     alarm = overhead(case.speeds.points)
     limited_by: LimitedBy | None = wanted.limited_by if workload is not None else None
@@ -305,37 +336,8 @@ def _sizing(case: Case, wanted: Target, choice: Choice) -> Sizing:
         held_message=choice.message if choice.held else "",
         needs_replicas=replicas,
         overhead_bound=alarm is not None,
-        explanation=_explanation(case, wanted, choice, alarm),
+        explanation=explanation(
+            case, wanted, choice, Said(alarm, words, _start(case.inputs, case.traffic))
+        ),
         warnings=case.at.layout.warnings,
-    )
-
-
-def _explanation(case: Case, wanted: Target, choice: Choice, alarm: str | None) -> tuple[str, ...]:
-    workload = case.traffic.workload
-    replicas, _ = _replicas(case)
-    return (
-        case.at.fraction_basis().sentence(case.wanted_fraction),
-        *_fraction_held(case),
-        *pool_sentences(case.pool),
-        *(traffic_sentences(workload, case.traffic.basis) if workload else ()),
-        *case.bounds.sentences,
-        *wanted.sentences,
-        *((f"Replicas: {replicas}",) if replicas else ()),
-        *((choice.message,) if choice.message else ()),
-        *((alarm,) if alarm and choice.message != alarm else ()),
-    )
-
-
-def _fraction_held(case: Case) -> tuple[str, ...]:
-    if case.run_fraction == case.wanted_fraction:
-        return ()
-    left = case.at.fraction_basis().left_bytes(case.run_fraction)
-    why = (
-        f"{case.wanted_fraction} would not gain minGainPercent "
-        f"{case.inputs.spec.tuning.min_gain_percent} % of the pool"
-        if case.traffic.observed is None
-        else "without traffic nothing moves that is safe"
-    )
-    return (
-        f"Fraction in force: {case.run_fraction} stays; it leaves {gib(left)} free, and {why}.",
     )

@@ -7,20 +7,22 @@ where only medians are known, the median decides, and that is said.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from parkade.sizing.ledger import SpeedPoint
 from parkade.sizing.result import Bound, BoundKind
 from parkade.sizing.speed_curve import SpeedCurve, TimePoint
+from parkade.sizing.speed_words import line_sentence, point_sentences, standard_error, step_words
 from parkade.sizing.wording import milliseconds, number, rough
+
+_BENCHMARK = (
+    "Concurrency is what a client held open under constant load, taken as the number of requests "
+    "in the engine."
+)
 
 RAISE_FACTOR = 2.0
 """A bound from measured points raises to at most this times the highest measured concurrency."""
-
-MAX_ERROR_PERCENT = 25.0
-"""Standard error of a bound: where lines are flat it grows without limit and says nothing."""
 
 _OVERHEAD_PERCENT = 2.0
 _OVERHEAD_FROM = 8.0
@@ -53,6 +55,8 @@ def speed_bound(
     whose = _whose(curve, attainment_percent)
     wanted = f"Speed objective: 1000 / {number(min_output_tokens_per_second)} tok/s"
     first = f"{wanted} = {milliseconds(target)} per token, for {whose}."
+    if curve.benchmark:
+        first = f"{first} {_BENCHMARK}"
     points = curve.points
     above = next((i for i, one in enumerate(points) if one.seconds > target * (1 + 1e-9)), None)
     if above is None:
@@ -73,34 +77,29 @@ def speed_bound(
         f"{number(left.concurrency)}) = {rough(value)} requests."
     )
     low, high = _interval(curve, target, value)
-    spread = max(left.spread_percent, right.spread_percent)
+    noisier = max((left, right), key=lambda one: one.spread_percent)
     slope = (right.seconds - left.seconds) / (right.concurrency - left.concurrency)
+    error, uncertainty = standard_error(noisier, target, slope, value)
     return SpeedBound(
         Bound(BoundKind.SPEED, value, why, low, high),
-        (first, *_point_sentences((left, right)), sentence),
-        _error_percent(spread, target, slope, value),
+        (first, *point_sentences((left, right)), sentence, uncertainty),
+        error,
         reachable=True,
         open_ended=False,
     )
-
-
-def _error_percent(spread_percent: float, target: float, slope: float, value: float) -> float:
-    """Return the standard error of a crossing: that of the times, over how steeply they rise."""
-    per_percent = target / (slope * value) if slope > 0 and value > 0 else math.inf
-    return min(MAX_ERROR_PERCENT, spread_percent / 2 * max(1.0, per_percent))
 
 
 def _open_ended(curve: SpeedCurve, target: float, goal: str, whose: str, first: str) -> SpeedBound:
     value = RAISE_FACTOR * curve.highest
     line = _line_above(curve, target)
     if line is not None and line < value:
-        return _continued(curve, line, goal, whose, first)
+        return _continued(curve, (line, target), goal, whose, first)
     why = (
         f"{goal} holds for {whose} at {rough(curve.highest)}, the highest concurrency measured; "
         f"nothing is raised above twice that."
     )
     sentence = f"Speed bound: 2 × {number(curve.highest)} measured = {number(value)} requests."
-    sentences = (first, *_point_sentences(curve.points[-1:]), sentence)
+    sentences = (first, *point_sentences(curve.points[-1:]), sentence)
     bound = Bound(BoundKind.SPEED, value, why)
     return SpeedBound(bound, sentences, 0.0, reachable=True, open_ended=True)
 
@@ -119,20 +118,30 @@ def _line_above(curve: SpeedCurve, target: float) -> float | None:
     return high.concurrency + max(0.0, target - high.seconds) / slope
 
 
-def _continued(curve: SpeedCurve, value: float, goal: str, whose: str, first: str) -> SpeedBound:
+def _continued(
+    curve: SpeedCurve, crossing: tuple[float, float], goal: str, whose: str, first: str
+) -> SpeedBound:
+    value, target = crossing
     low, high = curve.points[0], curve.points[-1]
     why = (
         f"{goal} holds for {whose} at {rough(high.concurrency)}, the highest concurrency "
         f"measured; the line from {rough(low.concurrency)} through it crosses at {rough(value)}."
     )
+    between = f"({number(high.concurrency)} - {number(low.concurrency)})"
     sentence = (
-        f"Speed bound: the line from {milliseconds(low.seconds)} at {number(low.concurrency)} "
-        f"through {milliseconds(high.seconds)} at {number(high.concurrency)} crosses at "
-        f"{rough(value)} requests."
+        f"Speed bound: {number(high.concurrency)} + ({milliseconds(target)} - "
+        f"{milliseconds(high.seconds)}) / ({milliseconds(high.seconds)} - "
+        f"{milliseconds(low.seconds)}) × {between} = {rough(value)} requests, on the line through "
+        "the lowest and the highest point."
+    )
+    uncertainty = (
+        f"Standard error of the crossing: {number(high.spread_percent, 2)} % spread / 2 = "
+        f"{number(high.spread_percent / 2, 2)} % (the spread is that at "
+        f"{number(high.concurrency)})."
     )
     return SpeedBound(
         Bound(BoundKind.SPEED, value, why),
-        (first, *_point_sentences((low, high)), sentence),
+        (first, *point_sentences((low, high)), sentence, uncertainty),
         high.spread_percent / 2,
         reachable=True,
         open_ended=True,
@@ -154,14 +163,19 @@ def _below_all(curve: SpeedCurve, target: float, goal: str, whose: str, first: s
     sentence = (
         f"Speed bound: ({milliseconds(target)} - {milliseconds(base)}) / "
         f"{slope * 1000:.6f} ms for each request = {rough(raw)} requests"
+        if slope > 0
+        else "Speed bound: none, since the line below does not fall"
     )
-    if value > raw:
+    if value > raw * (1 + 1e-9):
         where += f", and {rough(value)} is measured before anything lower"
-        sentence += f"; a step goes to half of {rough(lowest.concurrency)} at most: {rough(value)}"
+        sentence += f"; {step_words(lowest, target, value)}"
+    error, uncertainty = standard_error(lowest, target, slope, value)
+    below = line_sentence(curve, base, slope)
+    points = point_sentences(curve.points[:2])
     return SpeedBound(
         Bound(BoundKind.SPEED, value, f"{missed}; {where}."),
-        (first, *_point_sentences(curve.points[:2]), f"{sentence}."),
-        _error_percent(lowest.spread_percent, target, slope, value),
+        (first, *points, below, f"{sentence}.", uncertainty),
+        error,
         reachable=raw >= 1.0,
         open_ended=False,
     )
@@ -197,19 +211,6 @@ def _whose(curve: SpeedCurve, attainment_percent: float) -> str:
     if all(one.by_share for one in curve.points):
         return f"{number(attainment_percent)} % of requests"
     return "the median request (only medians were measured)"
-
-
-def _point_sentences(points: Sequence[TimePoint]) -> tuple[str, ...]:
-    return tuple(
-        f"Measured at {number(one.concurrency)}: "
-        + (
-            f"between {milliseconds(one.low)} and {milliseconds(one.high)} per token, taken as "
-            f"{milliseconds(one.seconds)}."
-            if one.by_share
-            else f"1000 / {number(1 / one.seconds)} tok/s = {milliseconds(one.seconds)} per token."
-        )
-        for one in points
-    )
 
 
 def _interval(curve: SpeedCurve, target: float, value: float) -> tuple[float | None, float | None]:

@@ -6,7 +6,8 @@ One point stands for a rung; citable ones count, and beyond them the others too.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from statistics import fmean
 
 from parkade.sizing.histograms import quantile_inside
 from parkade.sizing.ledger import PointSource, SpeedPoint
@@ -27,6 +28,13 @@ class TimePoint:
     by_share: bool
     """The share of requests decides; else the median."""
     spread_percent: float
+    citable: bool
+    speeds: tuple[float, ...]
+    """Tokens per second of the windows or runs whose median it is."""
+    mean_seconds: float
+    """Of a token, over all requests; the median where only that was measured."""
+    pooled: bool = False
+    """Times fell with load, so that this is the mean of neighbours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +56,24 @@ class SpeedCurve:
         """Return seconds per token at a concurrency: linear between and beyond the points."""
         return _at(concurrency, [(one.concurrency, one.seconds) for one in self.points])
 
+    @property
+    def means(self) -> list[tuple[float, float]]:
+        """Concurrency and mean seconds per token, which decide how long requests stay."""
+        rising = _rising([one.mean_seconds for one in self.points])
+        return list(zip((one.concurrency for one in self.points), rising, strict=True))
+
+    def mean_seconds(self, concurrency: float) -> float:
+        """Return the mean seconds per token at a concurrency, on the same kind of line."""
+        return _at(concurrency, self.means)
+
 
 def speed_curve(points: Sequence[SpeedPoint], attainment_percent: float) -> SpeedCurve | None:
     """Return the curve of the points that count; None where there is none.
 
-    Citable points count, and beyond the lowest and the highest of them the others too: there
-    nothing better is known. Of points on one rung, those whose cap was binding outrank the
-    others; windows of several pods are pooled, and are citable where those of one pod are
-    (windows of two pods at one time are not independent).
+    Citable points count, and beyond the lowest and the highest of them the others too, where they
+    do not contradict: more requests never make a token faster. Of points on one rung, those whose
+    cap was binding outrank the others; windows of several pods are pooled, and are citable where
+    those of one pod are (windows of two pods at one time are not independent).
     """
     by_rung: dict[int, list[SpeedPoint]] = {}
     for one in points:
@@ -64,12 +82,13 @@ def speed_curve(points: Sequence[SpeedPoint], attainment_percent: float) -> Spee
     usable = _that_count(rungs)
     if not usable:
         return None
-    times = [_time_point(one, attainment_percent / 100) for one in usable]
+    timed = _agreeing([(one, _time_point(one, attainment_percent / 100)) for one in usable])
+    times = sorted((time for _, time in timed), key=lambda one: one.concurrency)
     return SpeedCurve(
-        tuple(_never_falling(sorted(times, key=lambda one: one.concurrency))),
+        tuple(_never_falling(times)),
         citable=any(one.citable for one in rungs),
-        benchmark=any(one.point.source is PointSource.BENCHMARK for one in usable),
-        measured=tuple(one.point for one in usable),
+        benchmark=any(one.point.source is PointSource.BENCHMARK for one, _ in timed),
+        measured=tuple(one.point for one, _ in timed),
     )
 
 
@@ -109,51 +128,94 @@ def _that_count(rungs: list[_Rung]) -> list[_Rung]:
     return [one for one in rungs if one.citable or not low <= one.point.concurrency <= high]
 
 
+def _agreeing(timed: list[tuple[_Rung, TimePoint]]) -> list[tuple[_Rung, TimePoint]]:
+    """Leave out what is not citable and contradicts the citable points beside it."""
+    citable = [time for _, time in timed if time.citable]
+    if not citable:
+        return timed
+    low = min(citable, key=lambda one: one.concurrency)
+    high = max(citable, key=lambda one: one.concurrency)
+    return [
+        (rung, time)
+        for rung, time in timed
+        if time.citable
+        or (time.concurrency < low.concurrency and time.seconds <= low.seconds)
+        or (time.concurrency > high.concurrency and time.seconds >= high.seconds)
+    ]
+
+
 def _time_point(rung: _Rung, share: float) -> TimePoint:
-    point, spread = rung.point, rung.spread_percent
+    point = rung.point
     median = point.seconds_per_token
-    if point.time_per_output_token is None or point.time_per_output_token.total <= 0:
-        return TimePoint(
-            point.concurrency,
-            median,
-            median,
-            median,
-            by_share=False,
-            spread_percent=spread,
-        )
-    low, high = point.time_per_output_token.quantile(share)
-    inside = quantile_inside(point.time_per_output_token, share)
-    return TimePoint(point.concurrency, inside, low, high, by_share=True, spread_percent=spread)
+    of_medians = TimePoint(
+        point.concurrency,
+        median,
+        median,
+        median,
+        by_share=False,
+        spread_percent=rung.spread_percent,
+        citable=rung.citable,
+        speeds=point.output_tokens_per_second_per_request,
+        mean_seconds=median,
+    )
+    times = point.time_per_output_token
+    if times is None or times.total <= 0:
+        return of_medians
+    low, high = times.quantile(share)
+    inside = quantile_inside(times, share)
+    mean = times.mean or median
+    return replace(of_medians, seconds=inside, low=low, high=high, by_share=True, mean_seconds=mean)
 
 
 def _never_falling(points: list[TimePoint]) -> list[TimePoint]:
     """Pool neighbours whose times fall (more requests never make a token faster)."""
-    blocks: list[list[TimePoint]] = []
-    for point in points:
-        blocks.append([point])
-        while len(blocks) > 1 and _mean(blocks[-1]) < _mean(blocks[-2]):
+    risen, done = [], 0
+    for size in _blocks([one.seconds for one in points]):
+        block = points[done : done + size]
+        done += size
+        risen += block if size == 1 else [_pooled(one, block) for one in block]
+    return risen
+
+
+def _pooled(one: TimePoint, block: list[TimePoint]) -> TimePoint:
+    return replace(
+        one,
+        seconds=fmean(other.seconds for other in block),
+        low=min(other.low for other in block),
+        high=max(other.high for other in block),
+        pooled=True,
+    )
+
+
+def _rising(values: list[float]) -> list[float]:
+    """Return the values with falling neighbours pooled."""
+    risen: list[float] = []
+    for size in _blocks(values):
+        block = values[len(risen) : len(risen) + size]
+        risen += [fmean(block)] * size
+    return risen
+
+
+def _blocks(values: list[float]) -> list[int]:
+    """Return how many neighbours are pooled each time, so that means do not fall."""
+    blocks: list[list[float]] = []
+    for value in values:
+        blocks.append([value])
+        while len(blocks) > 1 and fmean(blocks[-1]) < fmean(blocks[-2]):
             blocks[-2:] = [blocks[-2] + blocks[-1]]
-    return [
-        TimePoint(
-            one.concurrency,
-            _mean(block) if len(block) > 1 else one.seconds,
-            min(other.low for other in block),
-            max(other.high for other in block),
-            one.by_share,
-            one.spread_percent,
-        )
-        for block in blocks
-        for one in block
-    ]
-
-
-def _mean(block: list[TimePoint]) -> float:
-    return sum(one.seconds for one in block) / len(block)
+    return [len(block) for block in blocks]
 
 
 def _at(concurrency: float, line: list[tuple[float, float]]) -> float:
     if len(line) == 1:
         return line[0][1]
-    index = next((i for i, (x, _) in enumerate(line) if x >= concurrency), len(line) - 1)
-    (x0, y0), (x1, y1) = line[max(index - 1, 0)], line[max(index, 1)]
+    (x0, y0), (x1, y1) = segment(concurrency, line)
     return max(1e-9, y0 + (y1 - y0) * (concurrency - x0) / (x1 - x0))
+
+
+def segment(
+    concurrency: float, line: Sequence[tuple[float, float]]
+) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Return the two points whose line holds at a concurrency; beyond the ends it goes on."""
+    index = next((i for i, (x, _) in enumerate(line) if x >= concurrency), len(line) - 1)
+    return line[max(index - 1, 0)], line[max(index, 1)]
