@@ -34,7 +34,7 @@ class ClusterView:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what names an endpoint in a cluster, as kubectl does."""
     parser.add_argument("name", metavar="NAME", help="name of the InferenceEndpoint")
-    parser.add_argument("-n", "--namespace", metavar="NAME", help="default: the context's")
+    parser.add_argument("-n", "--namespace", metavar="NAMESPACE", help="default: the context's")
     parser.add_argument("--kubeconfig", metavar="FILE", help="cluster (default: as kubectl)")
     parser.add_argument("--context", metavar="NAME", help="context of the kubeconfig")
 

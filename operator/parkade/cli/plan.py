@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from parkade.cli.documents import read_yaml_objects
 from parkade.cli.errors import CannotSize, UsageError
 from parkade.cli.plan_case import Case
+from parkade.cli.plan_resource import read_endpoint
 
 if TYPE_CHECKING:
     from parkade.api.endpoint import Endpoint
     from parkade.sizing.inputs import SizingInputs
     from parkade.sizing.result import Sizing
 
-_TOP_LEVEL = {"apiVersion", "kind", "metadata", "spec", "status"}
 _MAX_GIB = 1_000_000.0
-_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,17 +69,39 @@ def _gib(text: str) -> float:
 
 def run(args: argparse.Namespace) -> int:
     """Print the decision; raise UsageError for bad input, CannotSize where there is none."""
-    from parkade.sizing.recommend import NotSizable, recommend  # noqa: PLC0415 - start-up time
+    from parkade.api.conditions import Reason  # noqa: PLC0415 - start-up time
+    from parkade.sizing.recommend import NotSizable, recommend  # noqa: PLC0415
 
-    endpoint = read_endpoint(args.filename) if args.filename else _running(args)
+    endpoint = _running(args) if args.filename is None else read_endpoint(args.filename)
     inputs = gather(args, endpoint)
     sizing = recommend(inputs)
     if isinstance(sizing, NotSizable):
+        if sizing.reason is Reason.BAD_ARGUMENTS:
+            raise UsageError(f"spec.{sizing.message}")
         raise CannotSize(f"cannot size this ({sizing.reason}): {sizing.message}")
-    for warning in sizing.warnings:
+    printed = _printed(args, Case(endpoint, inputs, sizing))
+    for warning in (*_assumptions(endpoint), *sizing.warnings):
         print(f"parkade: warning: {warning}", file=sys.stderr)
-    sys.stdout.write(_printed(args, Case(endpoint, inputs, sizing)))
+    sys.stdout.write(printed)
     return 0
+
+
+def _assumptions(endpoint: Endpoint) -> Iterator[str]:
+    """Yield what the resource leaves open, and what is taken instead."""
+    from parkade.sizing.engine_args import DEFAULT_VERSION, says_version  # noqa: PLC0415
+
+    engine = endpoint.spec.engine
+    if engine is None:
+        yield (
+            "spec.targetRef: the arguments of the Deployment are not in this file, so vLLM's "
+            "defaults are taken (one GPU, KV cache dtype auto); `parkade plan --deployment "
+            "NAMESPACE/NAME` reads them"
+        )
+    elif not says_version(engine):
+        yield (
+            f"the tag of {engine.image} does not say the version of vLLM, so the rules of "
+            f"{DEFAULT_VERSION} are taken; set engine.version"
+        )
 
 
 def _running(args: argparse.Namespace) -> Endpoint:
@@ -101,74 +121,6 @@ def _running(args: argparse.Namespace) -> Endpoint:
         min_output_tokens_per_second=args.min_output_tokens_per_second,
     )
     return endpoint_of(read_deployment(args.deployment, args.kubeconfig), extra)
-
-
-def read_endpoint(path: str) -> Endpoint:
-    """Return the resource of a file, read strictly: unknown fields are refused."""
-    from parkade.api import names  # noqa: PLC0415
-    from parkade.api.endpoint import InvalidEndpoint, parse_endpoint  # noqa: PLC0415
-
-    documents = read_yaml_objects(path, "resource file")
-    ours = [one for one in documents if one.get("kind") == names.KIND]
-    if len(ours) != 1:
-        kinds = ", ".join(str(one.get("kind", "no kind"))[:40] for one in documents[:5])
-        raise UsageError(
-            f"resource file {path!r} must have one {names.KIND}, and has {len(ours)} "
-            f"(found: {kinds})"
-        )
-    body = ours[0]
-    _check_envelope(body, path)
-    _refuse_hint(body, path)
-    endpoint = parse_endpoint(body, strict=True)
-    if isinstance(endpoint, InvalidEndpoint):
-        raise UsageError(f"resource file {path!r}: {endpoint.message}")
-    return endpoint
-
-
-def _check_envelope(body: dict[str, Any], path: str) -> None:
-    from parkade.api import names  # noqa: PLC0415
-
-    unknown = sorted(str(key) for key in set(body) - _TOP_LEVEL)
-    if unknown:
-        raise UsageError(f"resource file {path!r}: {unknown[0]} is not a field of a resource")
-    if body.get("apiVersion") != names.API_VERSION:
-        raise UsageError(
-            f"resource file {path!r}: apiVersion is {body.get('apiVersion')!r}, not "
-            f"{names.API_VERSION}"
-        )
-    meta = body.get("metadata")
-    if not isinstance(meta, dict) or "name" not in meta:
-        raise UsageError(f"resource file {path!r}: metadata.name is missing")
-    name = str(meta["name"])
-    if not _DNS_LABEL.fullmatch(name) or len(name) > names.MAX_NAME_LENGTH:
-        raise UsageError(
-            f"resource file {path!r}: metadata.name {name[:60]!r} is not a DNS label of at most "
-            f"{names.MAX_NAME_LENGTH} characters"
-        )
-    if not isinstance(body.get("spec"), dict):
-        raise UsageError(f"resource file {path!r}: spec is missing")
-    annotations = meta.get("annotations")
-    if annotations is not None and not isinstance(annotations, dict):
-        raise UsageError(f"resource file {path!r}: metadata.annotations is not an object")
-    generation = meta.get("generation", 0)
-    if isinstance(generation, bool) or not isinstance(generation, int):
-        raise UsageError(f"resource file {path!r}: metadata.generation is not a whole number")
-
-
-def _refuse_hint(body: dict[str, Any], path: str) -> None:
-    """Name the engine's hint before the general rule on flags refuses it without the reason."""
-    from parkade.sizing.engine_args import hint_in  # noqa: PLC0415
-
-    engine = body["spec"].get("engine")
-    if not isinstance(engine, dict):
-        return
-    arguments, env = engine.get("extraArgs"), engine.get("env")
-    problem = hint_in(
-        [one for one in arguments if isinstance(one, str)] if isinstance(arguments, list) else [],
-        [one for one in env if isinstance(one, dict)] if isinstance(env, list) else [],
-    )
-    if problem is not None:
-        raise UsageError(f"resource file {path!r}: spec.{problem}")
 
 
 def gather(args: argparse.Namespace, endpoint: Endpoint) -> SizingInputs:
@@ -217,12 +169,14 @@ def _check_free(args: argparse.Namespace, endpoint: Endpoint) -> None:
 def _weights(args: argparse.Namespace, endpoint: Endpoint) -> int | None:
     from parkade.api.quantity import parse_bytes  # noqa: PLC0415
 
-    text = args.weights_size or endpoint.spec.model.weights_size
+    given = args.weights_size is not None
+    text = args.weights_size if given else endpoint.spec.model.weights_size
     if text is None:
         return None
     size = parse_bytes(text)
     if not size:
-        raise UsageError(f"--weights-size {text!r} is not a quantity of bytes above 0, as 20Gi")
+        where = "--weights-size" if given else "model.weightsSize"
+        raise UsageError(f"{where} {text!r} is not a quantity of bytes above 0, as 20Gi")
     return size
 
 

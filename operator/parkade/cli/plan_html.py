@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from parkade.api.quantity import gib
 from parkade.api.spec import utilization_of
-from parkade.cli.plan_text import length_rows, memory_parts
+from parkade.cli.plan_text import bound_value, length_rows, memory_parts
 from parkade.sizing.ledger import SpeedPoint
 from parkade.sizing.result import LIMITS, BoundKind, Sizing
 from parkade.sizing.wording import count, rough
@@ -158,7 +158,7 @@ def _bounds(sizing: Sizing) -> str:
         if bound is None:
             continue
         bit = kind in LIMITS and LIMITS[kind] is sizing.limited_by
-        value = "?" if bound.value is None else rough(bound.value)
+        value = escape(bound_value(bound))
         rows.append(
             f'<tr class="{"bit" if bit else ""}"><td>{kind.value}</td>'
             f'<td class="n">{value}</td><td>{escape(bound.why)}</td></tr>'

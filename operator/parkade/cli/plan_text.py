@@ -12,7 +12,8 @@ from rich.text import Text
 
 from parkade.api.quantity import gib
 from parkade.api.spec import utilization_of
-from parkade.sizing.result import LIMITS, BoundKind, MemoryMap, Sizing
+from parkade.sizing.ladder import TOP
+from parkade.sizing.result import LIMITS, Bound, BoundKind, MemoryMap, Sizing
 from parkade.sizing.wording import count, rough
 
 if TYPE_CHECKING:
@@ -157,18 +158,32 @@ def _bounds(console: Console, sizing: Sizing) -> None:
         if bound is None:
             continue
         bit = kind in LIMITS and LIMITS[kind] is sizing.limited_by
-        value = "?" if bound.value is None else rough(bound.value)
+        value = bound_value(bound)
         style = "bold green" if bit else ""
         table.add_row(">" if bit else "", _NAMES[kind], value, bound.why, style=style)
     console.print(table)
 
 
+def bound_value(bound: Bound) -> str:
+    """Return the value of a bound for people; a first-token bound may be above all rungs."""
+    if bound.value is None:
+        return "?"
+    return (
+        f"> {TOP:,}"
+        if bound.value > TOP and bound.kind is BoundKind.FIRST_TOKEN
+        else rough(bound.value)
+    )
+
+
 def _notes(console: Console, sizing: Sizing) -> None:
     notes = [sizing.objectives.message]
-    if sizing.observed is not None:
-        notes.append(f"{sizing.observed.reason.value}: {sizing.observed.message}")
-    if sizing.held is not None:
-        notes.append(f"{sizing.held.value}: {sizing.held_message}")
+    observed, held = sizing.observed, sizing.held_message
+    if observed is not None:
+        # What is held for want of traffic begins with the same words.
+        rest = held if held.startswith(observed.message) else observed.message
+        notes.append(f"{observed.reason.value}: {rest}")
+    if sizing.held is not None and not (observed and held.startswith(observed.message)):
+        notes.append(f"{sizing.held.value}: {held}")
     _title(console, "Notes")
     for note in notes:
         console.print(_wrapped("- ", note))
