@@ -135,6 +135,69 @@ class TestTraffic:
         assert status == 0
         assert json.loads(out)["workload"]["requests"] == one["workload"]["requests"]
 
+    def test_a_page_does_not_say_in_what_time(self, plan, resource):
+        args = resource("  tuning:", "  workload: {minRequests: 1}\n  tuning:")
+        _, out, _ = plan(*args, "--traffic", str(PAGE))
+        assert "6 requests, in a time that is not known" in out
+        _, out, _ = plan(*args, "--traffic", str(PAGE), "-o", "json")
+        assert "windowSeconds" not in json.loads(out)["workload"]
+
+    def test_a_page_of_which_only_vllms_lines_were_kept(self, plan, resource, tmp_path):
+        page = tmp_path / "page.txt"
+        page.write_text("".join(re.findall(r"^vllm:.*\n", PAGE.read_text(), re.MULTILINE)))
+        args = resource("  tuning:", "  workload: {minRequests: 1}\n  tuning:")
+        status, out, _ = plan(*args, "--traffic", str(page), "-o", "json")
+        assert (status, json.loads(out)["workload"]["requests"]) == (0, 6)
+
+    @pytest.mark.parametrize(
+        ("change", "words"),
+        [
+            pytest.param(
+                lambda text: text.replace("1.79597446498e+09", "1.8e+09"),
+                "two runs of the engine",
+                id="a restart that the counts do not show",
+            ),
+            pytest.param(
+                lambda text: re.sub(r"(prompt_tokens_sum{[^}]*}) \S+", r"\1 1", text),
+                "counts less",
+                id="a sum that fell",
+            ),
+            pytest.param(
+                lambda text: text.replace('le="500.0"', 'le="512.0"'),
+                "other buckets",
+                id="another max_model_len",
+            ),
+        ],
+    )
+    def test_two_pages_that_do_not_belong_together(self, plan, tmp_path, change, words):
+        later = tmp_path / "later.txt"
+        later.write_text(
+            change(re.sub(r"(_(?:bucket|count|sum){[^}]*}) (\S+)", _doubled, PAGE.read_text()))
+        )
+        refused(plan(*SHORT, "--traffic", str(PAGE), str(later)), words)
+
+    def test_the_pods_of_the_endpoint_share_its_peak(self, plan, resource):
+        args = resource("spec:", "spec:\n  replicas: 4")
+        _, out, _ = plan(*args, *TRAFFIC)
+        assert "Peak on one pod: 2 requests/s / 4 pods = 0.5 requests/s." in out
+
+    @pytest.mark.parametrize(
+        ("old", "new"),
+        [
+            pytest.param('{"100": 2040', "{100: 2040", id="an edge without quotes"),
+            pytest.param("queuedPercent: 12", "queuedPercent:", id="an optional key left empty"),
+            pytest.param('"20000": 19380, "50000"', '"20000": 19380, "+Inf"', id="an open bucket"),
+        ],
+    )
+    def test_what_people_write(self, plan, traffic, old, new):
+        status, out, _ = plan(*SHORT, *traffic(old, new), "-o", "json")
+        assert (status, json.loads(out)["recommendation"]["maxNumSeqs"]) == (0, 40)
+
+    def test_entries_of_one_concurrency_are_runs_of_it(self, plan, traffic):
+        again = "  - {concurrency: 32, outputTokensPerSecondPerRequest: [121, 119]}\n"
+        _, out, _ = plan(*SHORT, *traffic("speed:\n", f"speed:\n{again}"))
+        assert "Measured at 32: 1000 / 120 tok/s = 8.333 ms per token (median of 7" in out
+
     def test_pages_in_the_wrong_order_are_named(self, plan, tmp_path):
         later = tmp_path / "later.txt"
         later.write_text(
@@ -152,6 +215,20 @@ class TestCannotSize:
         ("old", "new", "extra", "words"),
         [
             pytest.param("headroom: 6Gi", "headroom: 170Gi", (), "DoesNotFit", id="no room"),
+            pytest.param(
+                "memory: 178.35Gi",
+                "memory: 178.35Gi",
+                ("--gpu-free-gib", "5"),
+                "a larger card, more GPUs, or a smaller model would fit",
+                id="no headroom is small enough",
+            ),
+            pytest.param(
+                "headroom: 6Gi",
+                "headroom: 60Gi",
+                ("--gpu-free-gib", "59"),
+                "lower tuning.headroom to at most",
+                id="a headroom above what is free",
+            ),
             pytest.param("    weightsSize: 20Gi\n", "", (), "weightsSize", id="weights unknown"),
             pytest.param("20Gi", "900Gi", (), "DoesNotFit", id="a model beyond the card"),
             pytest.param("fp8", "made_up", (), "not modelled", id="an unknown KV format"),
@@ -178,6 +255,16 @@ class TestBadResource:
             pytest.param("spec:", "sepc:", "sepc", id="an unknown part"),
             pytest.param("InferenceEndpoint", "Pod", "found: Pod", id="another kind"),
             pytest.param("v1alpha1", "v9", "apiVersion", id="another version"),
+            pytest.param("namespace: serving", "namespace: A b", "namespace", id="a namespace"),
+            pytest.param(
+                "weightsSize: 20Gi", 'weightsSize: "0"', "model.weightsSize", id="nothing"
+            ),
+            pytest.param(
+                "kvCacheDtype: fp8",
+                'kvCacheDtype: fp8\n    extraArgs: ["--max-num-batched-tokens=x"]',
+                "not a whole number",
+                id="an argument that is no number",
+            ),
             pytest.param("name: short", "name: Not_A_Label", "DNS label", id="an impossible name"),
             pytest.param("maxModelLen: 245760", "maxModelLen: -1", "maxModelLen", id="negative"),
             pytest.param("245760", ".nan", "not a finite number", id="NaN"),
@@ -220,6 +307,28 @@ class TestBadResource:
         refused(plan(*resource(text="#" * (17 * 2**20))), "larger than 16 MiB")
 
 
+class TestOpenQuestions:
+    def test_a_list_as_kubectl_prints_it(self, plan, resource):
+        body = yaml.safe_load((EXAMPLES / "short.yaml").read_text())
+        text = yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": [body]})
+        assert plan(*resource(text=text), *TRAFFIC) == plan(*SHORT, *TRAFFIC)
+
+    def test_a_target_is_sized_with_the_engines_defaults_and_that_is_said(self, plan, resource):
+        body = yaml.safe_load((EXAMPLES / "short.yaml").read_text())
+        del body["spec"]["engine"]
+        body["spec"]["targetRef"] = {"name": "qwen"}
+        args = resource(text=yaml.safe_dump(body))
+        status, _, err = plan(*args, *TRAFFIC)
+        assert status == 0
+        assert "defaults are taken" in err
+        refused(plan(*args, "--manifests"), "only advised on")
+
+    def test_a_tag_without_a_version_is_said(self, plan, resource):
+        status, _, err = plan(*resource("v0.32.0", "latest"), *TRAFFIC)
+        assert status == 0
+        assert "rules of 0.32.0 are taken" in err
+
+
 class TestBadTraffic:
     @pytest.mark.parametrize(
         ("old", "new", "words"),
@@ -234,6 +343,32 @@ class TestBadTraffic:
             pytest.param("requests: 20400", "requests: many", "requests", id="words for numbers"),
             pytest.param("255, 263", "-255, 263", "speed.0", id="a negative speed"),
             pytest.param("windowSeconds: 14400\n", "", "missing", id="a field that is missing"),
+            pytest.param(
+                "windowSeconds: 14400", "windowSeconds:", "missing", id="a field left empty"
+            ),
+            pytest.param("requests: 20400", "requests: 1e300", "requests", id="absurdly many"),
+            pytest.param("windowSeconds: 14400", "windowSeconds: 1e18", "window", id="for ever"),
+            pytest.param('"50000": 20400', '"1e300": 20400', "above 1e+15", id="an absurd edge"),
+            pytest.param('"50000": 20400', '"5_0000": 20400', "upper edge", id="an odd edge"),
+            pytest.param(
+                "peakRequestsPerSecond: 2.0", "peakRequestsPerSecond: 1e18", "peak", id="rate"
+            ),
+            pytest.param("concurrency: 8,", "concurrency: 1e18,", "concurrency", id="concurrency"),
+            pytest.param(
+                "queuedPercent: 12",
+                "inFlight: {running: 1000, kvUsage: 0.01, poolTokens: 10}",
+                "holds at least one",
+                id="less than a token for each request",
+            ),
+            pytest.param(
+                "queuedPercent: 12",
+                "timePerOutputToken: {sum: 1000, buckets: {'0.01': 600}}",
+                "does not go",
+                id="a sum of times that can't be",
+            ),
+            pytest.param(
+                "windowSeconds", "a: 1\n---\nwindowSeconds", "2 documents", id="two documents"
+            ),
         ],
     )
     def test_is_refused_in_one_line(self, plan, traffic, old, new, words):
@@ -249,6 +384,10 @@ class TestBadTraffic:
                 id="NaN on a page",
             ),
             pytest.param(lambda text: text + "\n{{{\n", "cannot be read", id="a broken page"),
+            pytest.param(lambda _: "<html>404</html>", "HTML", id="a page of a browser"),
+            pytest.param(
+                lambda text: text.replace('le="500.0"', 'le="abc"'), "le='abc'", id="an odd edge"
+            ),
         ],
     )
     def test_a_page_that_is_no_page(self, plan, traffic, change, words):
@@ -265,9 +404,30 @@ class TestBadTraffic:
         pytest.param(("--gpu-free-gib", "nan"), id="NaN"),
         pytest.param(("--gpu-total-gib", "-3"), id="negative"),
         pytest.param(("--weights-size", "20Q"), id="an unknown unit"),
+        pytest.param(("--weights-size", ""), id="an empty size"),
         pytest.param(("-o", "xml"), id="an unknown format"),
         pytest.param(("--nonsense",), id="an unknown option"),
     ],
 )
 def test_bad_options_are_refused_in_one_line(plan, extra):
     refused(plan(*SHORT, *TRAFFIC, *extra))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        pytest.param("", id="empty, as an unset variable is"),
+        pytest.param("ftp://host", id="another protocol"),
+        pytest.param("http://[::1", id="half an address"),
+        pytest.param("http://host:99999", id="an impossible port"),
+        pytest.param(f"http://{'a' * 300}:9090", id="an impossible name"),
+        pytest.param("http://127.0.0.1:1", id="nobody there"),
+    ],
+)
+def test_a_server_that_cannot_be_asked(plan, url):
+    refused(plan(*SHORT, "--prometheus", url), "--prometheus")
+
+
+def test_nothing_said_is_said_once(plan):
+    _, out, _ = plan(*SHORT)
+    assert out.count("No traffic was given") == 2  # in the notes and in the arithmetic

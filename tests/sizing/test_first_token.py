@@ -24,7 +24,14 @@ def test_littles_law_gives_the_least_number():
     found, sentences = first_token_bound(work, times(work), pods=2)
     stay = times(work).residence_seconds(found.value)
     assert found.value == pytest.approx(2.0 * stay, rel=1e-6)
-    assert len(sentences) == 3
+    assert [one.split(":")[0].split(" with ")[0] for one in sentences] == [
+        "Peak on one pod",
+        "Time per token",
+        "Time per token",
+        "Prefill",
+        "Stay",
+        "First-token bound",
+    ]
 
 
 def test_a_rate_that_nothing_keeps_up_with_is_above_all_rungs():

@@ -176,3 +176,25 @@ def test_an_extrapolation_goes_down_by_one_step(low_milliseconds, expected):
     low = SpeedPoint(24.0, (1000 / low_milliseconds,), source=LEDGER)
     high = SpeedPoint(70.0, (1000 / (low_milliseconds + 3),), source=LEDGER)
     assert bound((low, high), 100).bound.value == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        pytest.param(SpeedPoint(8.0, (1.0, 2.0, 3.0, 4.0)), id="slower below the lowest"),
+        pytest.param(SpeedPoint(512.0, (900.0,)), id="faster above the highest"),
+    ],
+)
+def test_what_is_not_citable_never_contradicts_what_is(odd):
+    """Pooled with it, four careless values made 1 of a ladder that crosses at 42."""
+    ladder = tuple(one for one in cases.ladder() if one.concurrency != odd.concurrency)
+    curve = speed_curve((*ladder, odd), 90)
+    assert odd.concurrency not in [one.concurrency for one in curve.points]
+    assert bound((*ladder, odd), 100).bound.value == pytest.approx(42.3, abs=0.1)
+
+
+def test_the_mean_and_not_the_slow_share_says_how_long_requests_stay():
+    times = read_histogram({"0.01": 100, "0.025": 860, "0.05": 1000}, 1000, 18.0)
+    curve = speed_curve((SpeedPoint(12.0, (60.0,) * 5, time_per_output_token=times),), 90)
+    assert curve.mean_seconds(1) == pytest.approx(0.018)
+    assert curve.seconds(1) > 0.025
