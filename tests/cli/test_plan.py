@@ -1,7 +1,10 @@
 """`parkade plan` from files to an exit status, as a user runs it."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -431,3 +434,35 @@ def test_a_server_that_cannot_be_asked(plan, url):
 def test_nothing_said_is_said_once(plan):
     _, out, _ = plan(*SHORT)
     assert out.count("No traffic was given") == 2  # in the notes and in the arithmetic
+
+
+def piped(tmp_path, *words, out=subprocess.PIPE, **env):
+    """Run the command as a process, since a test's standard output is not a real one."""
+    return subprocess.run(
+        [sys.executable, "-m", "parkade.cli.main", "plan", *SHORT, *TRAFFIC, *words],
+        stdout=out,
+        stderr=subprocess.PIPE,
+        env={**os.environ, **env},
+        cwd=tmp_path,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("name", ["text", "json", "yaml", "html"])
+def test_a_locale_without_the_signs_gets_all_numbers(tmp_path, name):
+    done = piped(tmp_path, "-o", name, PYTHONIOENCODING="ascii")
+    assert (done.returncode, done.stderr) == (0, b"")
+    text = done.stdout.decode("ascii")
+    if name == "json":
+        assert "178.35 GiB total × 0.9521" in json.loads(text)["recommendation"]["explanation"][1]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_disk_is_said_in_one_line(tmp_path):
+    with Path("/dev/full").open("wb") as full:
+        done = piped(tmp_path, out=full)
+    assert done.returncode == 2
+    assert done.stderr.decode() == (
+        "parkade plan: cannot write the output: No space left on device\n"
+    )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -23,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "crd": ("parkade.cli.crd", "print the custom resource definition"),
 }
 INTERRUPTED = 130
+_CANNOT_WRITE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 
 class Command(Protocol):
@@ -46,22 +49,38 @@ class OneLineParser(argparse.ArgumentParser):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; return 0, or 1 for "cannot size this", or 2 for bad input."""
     words = list(sys.argv[1:] if argv is None else argv)
-    program = "parkade"
+    known = bool(words) and words[0] in COMMANDS
+    program = f"parkade {words[0]}" if known else "parkade"
+    _print_what_is_foreign()
     try:
-        if not words or words[0] not in COMMANDS:
-            return _without_command(words)
-        program = f"parkade {words[0]}"
-        return _run(words[0], words[1:])
-    except UsageError as error:
-        return _failed(program, error, 2)
-    except CannotSize as error:
-        return _failed(program, error, 1)
+        return _run(words[0], words[1:]) if known else _without_command(words)
+    except (UsageError, CannotSize) as error:
+        return _failed(program, error, 1 if isinstance(error, CannotSize) else 2)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader has seen enough, as with `| head`; nothing more can be written.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _write_no_more()  # the reader has seen enough, as with `| head`
         return 0
+    except OSError as error:
+        return _unwritten(program, error)
+
+
+def _unwritten(program: str, error: OSError) -> int:
+    """Say that the output has no place; what else an operating system says is a fault of ours."""
+    if error.errno not in _CANNOT_WRITE:
+        raise error
+    _write_no_more()
+    return _failed(program, UsageError(f"cannot write the output: {error.strerror}"), 2)
+
+
+def _print_what_is_foreign() -> None:
+    """Let a terminal or a locale that lacks a character show its number instead."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _write_no_more() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(name: str, words: list[str]) -> int:

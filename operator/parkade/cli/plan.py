@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -186,18 +187,30 @@ def _printed(args: argparse.Namespace, case: Case) -> str:
 
         return manifests_text(case)
     if args.output == "json":
-        return json.dumps(to_dict(case), indent=2, ensure_ascii=False) + "\n"
+        return json.dumps(to_dict(case), indent=2, ensure_ascii=not _is_unicode()) + "\n"
     if args.output == "yaml":
         import yaml  # noqa: PLC0415
 
-        return str(yaml.safe_dump(to_dict(case), sort_keys=False, allow_unicode=True, width=100))
+        return str(
+            yaml.safe_dump(to_dict(case), sort_keys=False, allow_unicode=_is_unicode(), width=100)
+        )
     if args.output == "html":
         from parkade.cli.plan_html import to_html  # noqa: PLC0415
 
-        return to_html(case)
+        return to_html(case).encode("ascii", "xmlcharrefreplace").decode("ascii")
     from parkade.cli.plan_text import to_text  # noqa: PLC0415
 
-    return to_text(case, color=sys.stdout.isatty())
+    return to_text(case, color=_is_colored())
+
+
+def _is_unicode() -> bool:
+    return (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
+
+
+def _is_colored() -> bool:
+    """Whether people look on, and have not asked for plain text (no-color.org)."""
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return sys.stdout.isatty() and not plain
 
 
 def to_dict(case: Case) -> dict[str, Any]:

@@ -228,7 +228,8 @@ def _falling(pairs: list[tuple[float, float]], total: float) -> str | None:
     slack = TOLERANCE * max(total, 1.0)
     for (low, before), (high, after) in pairwise(pairs):
         if after < before - slack:
-            return f"cumulative counts fall from {before:g} at {low:g} to {after:g} at {high:g}"
+            top = "+Inf" if math.isinf(high) else f"{high:g}"
+            return f"cumulative counts fall from {before:g} at {low:g} to {after:g} at {top}"
     if pairs and pairs[-1][1] > total + slack:
         return f"the last bucket holds {pairs[-1][1]:g}, more than all {total:g}"
     return None
