@@ -167,3 +167,22 @@ def test_a_spec_that_can_not_be_read_is_status_1(cluster, capsys):
 def test_a_report_that_can_not_be_written_is_told(cluster, capsys, tmp_path):
     assert cluster("report", "-f", str(tmp_path / "no" / "folder")) == 2
     assert "can't be written" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("a: [", id="broken YAML"),
+        pytest.param("[]", id="a list"),
+        pytest.param("5", id="a number"),
+        pytest.param("contexts: 5\ncurrent-context: x\n", id="contexts that are none"),
+        pytest.param("", id="empty"),
+    ],
+)
+def test_a_file_that_is_no_kubeconfig_is_one_line_and_status_2(capsys, tmp_path, text):
+    path = tmp_path / "kubeconfig"
+    path.write_text(text)
+    assert main(["explain", "iep", "--kubeconfig", str(path)]) == 2
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert "Give --kubeconfig" in told

@@ -410,6 +410,7 @@ class TestBadTraffic:
         pytest.param(("--weights-size", ""), id="an empty size"),
         pytest.param(("-o", "xml"), id="an unknown format"),
         pytest.param(("--nonsense",), id="an unknown option"),
+        pytest.param(("--min-output-tokens-per-second", "50"), id="an option of --deployment"),
     ],
 )
 def test_bad_options_are_refused_in_one_line(plan, extra):

@@ -14,6 +14,7 @@ from typing import Any
 
 import kubernetes
 import urllib3
+import yaml
 
 from parkade.adapters import rbac
 from parkade.adapters.errors import (
@@ -246,6 +247,19 @@ class Cluster:
         return content
 
 
+_NO_KUBECONFIG = (
+    kubernetes.config.ConfigException,
+    yaml.YAMLError,
+    OSError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+)
+"""What the client raises of a kubeconfig that is not there, or is anything but one."""
+
+
 def connect(kubeconfig: str | None = None, context: str | None = None) -> Cluster:
     """Connect: to the given kubeconfig, else from inside a pod, else as kubectl would.
 
@@ -255,9 +269,10 @@ def connect(kubeconfig: str | None = None, context: str | None = None) -> Cluste
     configuration.retries = False
     try:
         _load(configuration, kubeconfig, context)
-    except (kubernetes.config.ConfigException, OSError, ValueError) as error:
+    except _NO_KUBECONFIG as error:
+        reason = " ".join(str(error).split()).rstrip(".")[:300]
         raise UnavailableError(
-            f"No cluster to talk to: {error}. Give --kubeconfig, or set KUBECONFIG."
+            f"No cluster to talk to: {reason}. Give --kubeconfig, or set KUBECONFIG."
         ) from error
     client = kubernetes.client.ApiClient(configuration)
     client.user_agent = USER_AGENT
@@ -268,7 +283,7 @@ def current_namespace(kubeconfig: str | None = None, context: str | None = None)
     """Return the namespace that kubectl would use, `default` where nothing says it."""
     try:
         contexts, active = kubernetes.config.list_kube_config_contexts(config_file=kubeconfig)
-    except (kubernetes.config.ConfigException, OSError, ValueError):
+    except _NO_KUBECONFIG:
         return "default"
     chosen = next((one for one in contexts if one["name"] == context), active)
     return str((chosen.get("context") or {}).get("namespace") or "default")

@@ -70,6 +70,7 @@ def _gib(text: str) -> float:
 
 def run(args: argparse.Namespace) -> int:
     """Print the decision; raise UsageError for bad input, CannotSize where there is none."""
+    _check_options(args)
     from parkade.api.conditions import Reason  # noqa: PLC0415 - start-up time
     from parkade.sizing.recommend import NotSizable, recommend  # noqa: PLC0415
 
@@ -85,6 +86,16 @@ def run(args: argparse.Namespace) -> int:
         print(f"parkade: warning: {warning}", file=sys.stderr)
     sys.stdout.write(printed)
     return 0
+
+
+def _check_options(args: argparse.Namespace) -> None:
+    """Refuse options that would have no effect: a resource says these things itself."""
+    if args.filename is None:
+        return
+    for name in ("gpu_product", "min_output_tokens_per_second", "kubeconfig"):
+        if getattr(args, name) is not None:
+            option = f"--{name.replace('_', '-')}"
+            raise UsageError(f"{option} goes with --deployment; with -f the resource says it")
 
 
 def _assumptions(endpoint: Endpoint) -> Iterator[str]:
