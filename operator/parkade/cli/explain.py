@@ -35,7 +35,9 @@ MEMORY = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     cluster_view.add_arguments(parser)
-    parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    parser.add_argument(
+        "-o", "--output", choices=("text", "json"), default="text", help="default: text"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -37,8 +37,12 @@ _MAX_BYTES = 2**60
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``parkade kv``, under the engine's own names and defaults."""
-    parser.add_argument("--model-config", metavar="FILE", type=Path, required=True)
-    parser.add_argument("--max-model-len", metavar="N", type=_whole, required=True)
+    parser.add_argument(
+        "--model-config", metavar="FILE", type=Path, required=True, help="the model's config.json"
+    )
+    parser.add_argument(
+        "--max-model-len", metavar="N", type=_whole, required=True, help="the longest request"
+    )
     parser.add_argument(
         "--available-kv-bytes",
         metavar="B",
@@ -46,7 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         required=True,
         help="what one GPU has for the cache; units such as Gi are understood",
     )
-    parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    parser.add_argument(
+        "-o", "--output", choices=("text", "json"), default="text", help="default: text"
+    )
     parser.add_argument(
         "--length",
         metavar="L",
@@ -61,14 +67,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_engine_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("options of the engine")
-    group.add_argument("--kv-cache-dtype", metavar="TYPE", default="auto")
-    group.add_argument("--tensor-parallel-size", metavar="N", type=_whole, default=1)
-    group.add_argument("--pipeline-parallel-size", metavar="N", type=_whole, default=1)
-    group.add_argument("--max-num-batched-tokens", metavar="N", type=_whole, default=8192)
-    group.add_argument("--block-size", metavar="N", type=_whole)
-    group.add_argument("--enable-prefix-caching", action=argparse.BooleanOptionalAction)
+    group.add_argument("--kv-cache-dtype", metavar="TYPE", default="auto", help="default: auto")
+    for name in ("--tensor-parallel-size", "--pipeline-parallel-size"):
+        group.add_argument(name, metavar="N", type=_whole, default=1, help="default: 1")
+    group.add_argument(
+        "--max-num-batched-tokens", metavar="N", type=_whole, default=8192, help="default: 8192"
+    )
+    group.add_argument("--block-size", metavar="N", type=_whole, help="default: the backend's")
+    group.add_argument(
+        "--enable-prefix-caching",
+        action=argparse.BooleanOptionalAction,
+        help="default: as the version has it for this model",
+    )
     for name in ("--mamba-cache-dtype", "--mamba-ssm-cache-dtype"):
-        group.add_argument(name, choices=MAMBA_DTYPES, default="auto")
+        group.add_argument(name, choices=MAMBA_DTYPES, default="auto", help="default: auto")
     group.add_argument("--disable-hybrid-kv-cache-manager", action="store_true")
     group.add_argument("--async-scheduling", action=argparse.BooleanOptionalAction, default=True)
     group.add_argument(
@@ -89,8 +101,15 @@ def _add_engine_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_drafter_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("speculative decoding")
     group.add_argument("--spec-method", metavar="M", help=f"one of {', '.join(sorted(METHODS))}")
-    group.add_argument("--num-speculative-tokens", metavar="n", type=_count, default=0)
-    group.add_argument("--draft-model-config", metavar="FILE", type=Path)
+    group.add_argument(
+        "--num-speculative-tokens", metavar="n", type=_count, default=0, help="default: 0"
+    )
+    group.add_argument(
+        "--draft-model-config",
+        metavar="FILE",
+        type=Path,
+        help="config.json of the drafter, if it has its own",
+    )
 
 
 def run(args: argparse.Namespace) -> int:

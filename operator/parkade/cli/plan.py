@@ -230,13 +230,18 @@ def to_dict(case: Case) -> dict[str, Any]:
 
 
 def _conditions(sizing: Sizing) -> list[dict[str, str]]:
+    from parkade.api.conditions import Reason  # noqa: PLC0415
+
     observed, verdict = sizing.observed, sizing.objectives
+    reason = "Observed" if observed is None else observed.reason.value
+    if observed is not None and sizing.workload is not None:
+        reason = Reason.ASSUMED_LENGTHS.value
     met = {True: "True", False: "False", None: "Unknown"}[verdict.met]
     return [
         {
             "type": "WorkloadObserved",
             "status": "True" if observed is None else "False",
-            "reason": "Observed" if observed is None else observed.reason.value,
+            "reason": reason,
             "message": "" if observed is None else observed.message,
         },
         {

@@ -173,7 +173,7 @@ def _speed(inputs: SizingInputs, speeds: Speeds) -> SpeedBound | None:
     sentence = f"Want of points lowers nothing: {seqs} in force stays allowed."
     return replace(
         found,
-        bound=replace(found.bound, value=float(seqs)),
+        bound=replace(found.bound, value=float(seqs), why=f"{found.bound.why} {sentence}"),
         sentences=(*found.sentences, sentence),
     )
 

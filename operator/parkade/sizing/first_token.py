@@ -126,9 +126,10 @@ def first_token_bound(
     if value is None:
         return _none_keeps_up(times, rate, pods)
     stay = times.residence_seconds(value)
+    fewer = f"Fewer than {rough(value)} at a time queue at" if value > 1 else "One at a time bears"
     why = (
-        f"Fewer than {rough(value)} at a time queue at the peak of {number(per_pod)} requests/s "
-        f"on each pod, where each stays {number(stay)} s."
+        f"{fewer} the peak of {number(per_pod)} requests/s on each pod, where each stays "
+        f"{number(stay)} s."
     )
     sentences = (
         _peak(rate, pods),
