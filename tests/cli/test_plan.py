@@ -106,6 +106,13 @@ class TestFormats:
         assert service["kind"] == "Service"
         assert "ownerReferences" not in deployment["metadata"]
 
+    def test_manifests_as_json_are_a_list(self, plan):
+        _, out, _ = plan(*SHORT, *TRAFFIC, "--manifests")
+        status, listed, _ = plan(*SHORT, *TRAFFIC, "--manifests", "-o", "json")
+        assert status == 0
+        assert json.loads(listed)["items"] == list(yaml.safe_load_all(out))
+        refused(plan(*SHORT, *TRAFFIC, "--manifests", "-o", "html"), "YAML or JSON")
+
 
 class TestTraffic:
     def test_without_traffic_the_initial_settings_stay(self, plan):

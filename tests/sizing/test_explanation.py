@@ -205,3 +205,27 @@ def test_replicas_are_derived():
     running, stay, rate = (float(one) for one in found.groups())
     assert running / stay == pytest.approx(rate, rel=1e-3)
     assert sizing.needs_replicas == math.ceil(200 / rate)
+
+
+def test_what_stands_still_says_what_stays():
+    flat = tuple(cases.point(seqs, 70) for seqs in (16, 32, 64))
+    sizing = cases.sized(
+        cases.endpoint(objectives={"minOutputTokensPerSecond": 20}),
+        work=cases.workload(speed=flat, queued_percent=50.0),
+        in_force=Settings(16, fraction("0.95")),
+    )
+    assert sizing.explanation[-1].endswith("nothing is raised. So 16 stays.")
+    assert len(said(sizing, "Overhead")) == 1
+
+
+def test_preemptions_go_no_lower_than_the_least():
+    """With 1 in force there is no rung below: the speed bound stays what limits."""
+    sizing = cases.sized(
+        cases.endpoint(objectives={"minOutputTokensPerSecond": 3000}),
+        work=cases.workload(
+            speed=cases.ladder(), in_flight=cases.in_flight(preemptions=900.0), queued_percent=50.0
+        ),
+        in_force=Settings(1, fraction("0.95")),
+    )
+    assert sizing.settings.max_num_seqs == 1
+    assert not said(sizing, "Preemptions")

@@ -196,7 +196,7 @@ def _printed(args: argparse.Namespace, case: Case) -> str:
     if args.manifests:
         from parkade.cli.plan_manifests import manifests_text  # noqa: PLC0415
 
-        return manifests_text(case)
+        return manifests_text(case, args.output)
     if args.output == "json":
         return json.dumps(to_dict(case), indent=2, ensure_ascii=not _is_unicode()) + "\n"
     if args.output == "yaml":

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from parkade.api.quantity import gib
 from parkade.api.spec import utilization_of
-from parkade.cli.plan_text import bound_value, length_rows, memory_parts
+from parkade.cli.plan_text import bound_value, length_rows, memory_parts, plan_notes
 from parkade.sizing.ledger import SpeedPoint
 from parkade.sizing.result import LIMITS, BoundKind, Sizing
 from parkade.sizing.wording import count, rough
@@ -68,10 +68,11 @@ def _decision(case: Case) -> str:
     if now is not None:
         was = f" (from {now.max_num_seqs} and {utilization_of(now.gpu_memory_utilization)})"
     by = f", limited by {sizing.limited_by.value}" if sizing.limited_by else ""
+    notes = (note.removeprefix(f"{sizing.held}: ") for note in plan_notes(sizing))
     return (
         f'<p class="big">max_num_seqs <b>{seqs}</b>, gpu_memory_utilization '
         f"<b>{utilization_of(used)}</b>{was}{by}</p>"
-        f"<p>{escape(sizing.objectives.message)} {escape(sizing.held_message)}</p>"
+        f"<p>{'<br>'.join(escape(note) for note in notes)}</p>"
     )
 
 

@@ -175,7 +175,8 @@ def bound_value(bound: Bound) -> str:
     )
 
 
-def _notes(console: Console, sizing: Sizing) -> None:
+def plan_notes(sizing: Sizing) -> list[str]:
+    """Return what is to be known beside the numbers: objectives, and why nothing moves."""
     notes = [sizing.objectives.message]
     observed, held = sizing.observed, sizing.held_message
     if observed is not None:
@@ -184,8 +185,12 @@ def _notes(console: Console, sizing: Sizing) -> None:
         notes.append(f"{observed.reason.value}: {rest}")
     if sizing.held is not None and not (observed and held.startswith(observed.message)):
         notes.append(f"{sizing.held.value}: {held}")
+    return notes
+
+
+def _notes(console: Console, sizing: Sizing) -> None:
     _title(console, "Notes")
-    for note in notes:
+    for note in plan_notes(sizing):
         console.print(_wrapped("- ", note))
 
 

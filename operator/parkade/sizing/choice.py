@@ -102,7 +102,9 @@ def choose(
         return Choice(wanted.rung, None, "")
     hard = min(bounds[kind].value or 1.0 for kind in HARD if kind in bounds)
     if in_force > hard or in_force < floor:
-        message = f"{in_force} in force is outside what the engine and the user allow."
+        message = (
+            f"{in_force} in force is outside what the engine and the user allow: {wanted.rung}."
+        )
         return Choice(wanted.rung, None, message)
     return _within(wanted, in_force, evidence)
 
@@ -111,7 +113,7 @@ def _within(wanted: Target, in_force: int, evidence: Evidence) -> Choice:
     margin = max(evidence.min_gain_percent, 2 * evidence.standard_error_percent)
     moved = 100 * (wanted.unsnapped / in_force - 1)
     sentence = (
-        f"Change: 100 × ({rough(wanted.unsnapped)} / {in_force} in force - 1) = "
+        f"Change: 100 × ({number(wanted.unsnapped, 2)} / {in_force} in force - 1) = "
         f"{number(moved, 1)} %"
     )
     largest = (
@@ -129,7 +131,7 @@ def _within(wanted: Target, in_force: int, evidence: Evidence) -> Choice:
     if wanted.rung < in_force:
         return Choice(wanted.rung, None, f"{sentence}, beyond {largest}: {wanted.rung}.")
     if evidence.overhead is not None:
-        return Choice(in_force, Reason.OVERHEAD_BOUND, evidence.overhead)
+        return Choice(in_force, Reason.OVERHEAD_BOUND, f"{evidence.overhead} So {in_force} stays.")
     if evidence.saturated is TriState.FALSE:
         return Choice(
             in_force,

@@ -38,7 +38,7 @@ def explanation(case: Case, wanted: Target, choice: Choice, said: Said) -> tuple
         *wanted.sentences,
         *((f"Replicas: {said.replicas}",) if said.replicas else ()),
         *((choice.message,) if choice.message else ()),
-        *((alarm,) if alarm and choice.message != alarm else ()),
+        *((alarm,) if alarm and alarm not in choice.message else ()),
     )
 
 

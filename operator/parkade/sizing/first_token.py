@@ -16,7 +16,7 @@ from parkade.sizing.ladder import TOP
 from parkade.sizing.ledger import SpeedPoint
 from parkade.sizing.result import Bound, BoundKind
 from parkade.sizing.speed_curve import SpeedCurve, segment
-from parkade.sizing.wording import milliseconds, number, rough
+from parkade.sizing.wording import milliseconds, number, ratio, rough, two_times
 from parkade.sizing.workload import Workload
 
 
@@ -62,7 +62,7 @@ class Service:
             *self._token_sentences((1.0, running)),
             (
                 f"Prefill: {number(self.prompt_tokens)} prompt tokens that no cache holds × "
-                f"{number(self.prefill_ratio, 6)} × "
+                f"{ratio(self.prefill_ratio)} × "
                 f"{number(self.seconds_per_token(1.0), 6)} s per output token = "
                 f"{number(self.prefill_seconds)} s."
             ),
@@ -84,11 +84,12 @@ class Service:
 def _on_line(line: Sequence[tuple[float, float]], load: float) -> str:
     (x0, y0), (x1, y1) = segment(load, line)
     raw = y0 + (y1 - y0) * (load - x0) / (x1 - x0)
+    first, second = two_times(y0, y1)
     least = ", taken as 0.000001 ms" if raw < _LEAST_SECONDS else ""
     return (
-        f"Time per token with {number(load)} at a time: {milliseconds(y0)} + ({number(load)} - "
-        f"{number(x0)}) / ({number(x1)} - {number(x0)}) × ({milliseconds(y1)} - "
-        f"{milliseconds(y0)}) = {milliseconds(raw)}{least}."
+        f"Time per token with {number(load)} at a time: {first} + ({number(load)} - "
+        f"{number(x0)}) / ({number(x1)} - {number(x0)}) × ({second} - "
+        f"{first}) = {milliseconds(raw)}{least}."
     )
 
 

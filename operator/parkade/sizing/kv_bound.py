@@ -21,7 +21,7 @@ from parkade.sizing.planner import KVLayout
 from parkade.sizing.planner.specs import Kind, LayerSpec
 from parkade.sizing.pool import Pool
 from parkade.sizing.result import Bound, BoundKind, FootprintUse
-from parkade.sizing.wording import count, number, rough
+from parkade.sizing.wording import count, number, ratio, rough
 from parkade.sizing.workload import InFlight, Workload
 
 _WINDOWS = frozenset({Kind.SLIDING_WINDOW, Kind.SLIDING_WINDOW_MLA})
@@ -162,9 +162,10 @@ def _stay_sentences(workload: Workload, computed: ComputedFootprint) -> tuple[st
     return (
         (
             f"Steps in flight: {number(workload.mean_output_tokens)} output tokens + "
-            f"{number(computed.prefill_ratio, 6)} × {number(workload.mean_prompt_tokens)} prompt "
-            f"tokens = {number(computed.time)}; a prompt token takes so much of an output token's "
-            "time."
+            f"{ratio(computed.prefill_ratio)} × {number(workload.mean_prompt_tokens)} prompt "
+            f"tokens = {number(computed.time)} (a prompt token takes "
+            f"{ratio(computed.prefill_ratio)} of the time of an output token"
+            f"{', cached ones included' if workload.cached_share else ''})."
         ),
         (
             f"Footprint: {number(computed.block_time)} block-steps / {number(computed.time)} "

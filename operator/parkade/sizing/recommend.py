@@ -205,6 +205,8 @@ def _relieved(case: Case, wanted: Target) -> Target:
     if preempted < MANY_PREEMPTIONS or verdict.met is not False or wanted.rung < in_force:
         return wanted
     rung = max(case.floor, snap(in_force - 1, in_force - 1))
+    if rung >= in_force:
+        return wanted
     sentence = (
         f"Preemptions: {number(workload.in_flight.preemptions, 1)} preemptions / "
         f"{number(workload.requests, 1)} requests = {number(preempted)} for each, and an objective "

@@ -14,7 +14,7 @@ from parkade.sizing.ledger import SpeedPoint
 from parkade.sizing.result import Bound, BoundKind
 from parkade.sizing.speed_curve import SpeedCurve, TimePoint
 from parkade.sizing.speed_words import line_sentence, point_sentences, standard_error, step_words
-from parkade.sizing.wording import milliseconds, number, rough
+from parkade.sizing.wording import milliseconds, number, rough, two_times
 
 _BENCHMARK = (
     "Concurrency is what a client held open under constant load, taken as the number of requests "
@@ -70,10 +70,11 @@ def speed_bound(
         f"{rough(right.concurrency)}; time per token, linear between them, crosses "
         f"{milliseconds(target)} at {rough(value)}."
     )
+    before, after = two_times(left.seconds, right.seconds)
     sentence = (
-        f"Speed bound: {number(left.concurrency)} + ({milliseconds(target)} - "
-        f"{milliseconds(left.seconds)}) / ({milliseconds(right.seconds)} - "
-        f"{milliseconds(left.seconds)}) × ({number(right.concurrency)} - "
+        f"Speed bound: {number(left.concurrency)} + ({_like(target, before)} - "
+        f"{before}) / ({after} - "
+        f"{before}) × ({number(right.concurrency)} - "
         f"{number(left.concurrency)}) = {rough(value)} requests."
     )
     low, high = _interval(curve, target, value)
@@ -87,6 +88,12 @@ def speed_bound(
         reachable=True,
         open_ended=False,
     )
+
+
+def _like(seconds: float, other: str) -> str:
+    """Return a time with as many digits as another has."""
+    digits = len(other.removesuffix(" ms").partition(".")[2])
+    return f"{seconds * 1000:.{digits}f} ms"
 
 
 def _open_ended(curve: SpeedCurve, target: float, goal: str, whose: str, first: str) -> SpeedBound:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from parkade.sizing.speed_curve import SpeedCurve, TimePoint
-from parkade.sizing.wording import milliseconds, number, rough
+from parkade.sizing.wording import milliseconds, number, rough, two_times
 
 _ERROR = "Standard error of the crossing"
 
@@ -66,8 +66,9 @@ def line_sentence(curve: SpeedCurve, base: float, slope: float) -> str:
             f"{slope * 1000:.6f} ms for each request, in proportion, since {why}."
         )
     second = curve.points[1]
+    low, high = two_times(lowest.seconds, second.seconds)
     return (
-        f"Line below: ({milliseconds(second.seconds)} - {milliseconds(lowest.seconds)}) / "
+        f"Line below: ({high} - {low}) / "
         f"({number(second.concurrency)} - {number(lowest.concurrency)}) = {slope * 1000:.6f} ms "
         f"for each request, from {milliseconds(base)} at none."
     )

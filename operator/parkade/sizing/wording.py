@@ -6,6 +6,8 @@ and brackets. Digits are printed so that the result follows from what is printed
 
 from __future__ import annotations
 
+import math
+
 
 def count(value: float) -> str:
     """Return a whole number with thousands separated."""
@@ -29,3 +31,19 @@ def rough(value: float) -> str:
 def milliseconds(seconds: float) -> str:
     """Return a time in milliseconds."""
     return f"{seconds * 1000:.3f} ms"
+
+
+def two_times(one: float, other: float) -> tuple[str, str]:
+    """Return two times whose difference is computed on: near ones with more digits."""
+    near = abs(one - other) < _NEAR * max(one, other)
+    digits = 6 if near else 3
+    return f"{one * 1000:.{digits}f} ms", f"{other * 1000:.{digits}f} ms"
+
+
+_NEAR = 0.05
+
+
+def ratio(value: float) -> str:
+    """Return a small factor with four significant digits, never in powers of ten."""
+    zeros = 0 if value <= 0 else max(0, -math.floor(math.log10(value)) - 1)
+    return number(value, min(15, 4 + zeros))
