@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from parkade.api.status import EndpointStatus
-from parkade.cli.main import main
+from parkade.cli.main import COMMANDS, main
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "acceptance"
@@ -474,3 +474,28 @@ def test_a_full_disk_is_said_in_one_line(tmp_path):
     assert done.stderr.decode() == (
         "parkade plan: cannot write the output: No space left on device\n"
     )
+
+
+class Unforeseen:
+    """A command that fails in a way that nobody thought of."""
+
+    @staticmethod
+    def add_arguments(parser):
+        pass
+
+    @staticmethod
+    def run(_args):
+        raise KeyError("of a kind\nnobody knew")
+
+
+def test_what_nobody_foresaw_is_one_line_too(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "unforeseen", Unforeseen)
+    monkeypatch.setitem(COMMANDS, "history", ("unforeseen", "fails"))
+    assert main(["history"]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "KeyError" in said
+    assert "test_plan" in said
+    monkeypatch.setenv("PARKADE_DEBUG", "1")
+    with pytest.raises(KeyError):
+        main(["history"])

@@ -25,6 +25,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "crd": ("parkade.cli.crd", "print the custom resource definition"),
 }
 INTERRUPTED = 130
+DEBUG = "PARKADE_DEBUG"
+"""Set to anything, it lets a fault of ours be seen with its traceback."""
 _CANNOT_WRITE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 
@@ -63,14 +65,32 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except OSError as error:
         return _unwritten(program, error)
+    except Exception as error:  # noqa: BLE001 - whatever it is, one line tells of it
+        return _fault(program, error)
 
 
 def _unwritten(program: str, error: OSError) -> int:
     """Say that the output has no place; what else an operating system says is a fault of ours."""
     if error.errno not in _CANNOT_WRITE:
-        raise error
+        return _fault(program, error)
     _write_no_more()
     return _failed(program, UsageError(f"cannot write the output: {error.strerror}"), 2)
+
+
+def _fault(program: str, error: Exception) -> int:
+    """Say in one line what nobody foresaw; the operator's own log keeps the whole story."""
+    if program == "parkade run" or os.environ.get(DEBUG):
+        raise error
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    where = f" in {at.tb_frame.f_globals.get('__name__')}:{at.tb_lineno}" if at else ""
+    said = " ".join(str(error).split())[:200]
+    told = f"{type(error).__name__}: {said}{where}"
+    hint = f"check the input; {DEBUG}=1 shows where it happens, for a report"
+    return _failed(
+        program, UsageError(f"this fails in a way that was not foreseen ({told}): {hint}"), 2
+    )
 
 
 def _print_what_is_foreign() -> None:
