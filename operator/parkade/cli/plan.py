@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from parkade.sizing.result import Sizing
 
 _MAX_GIB = 1_000_000.0
+_MAX_SPEED = 100_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +35,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--draft-model-config", metavar="FILE", help="config.json of the drafter, if it has its own"
     )
-    add("--weights-size", metavar="Q", help="weights in memory, as 20Gi (else model.weightsSize)")
+    add(
+        "--weights-size",
+        metavar="Q",
+        type=_size,
+        help="weights in memory, as 20Gi (else model.weightsSize)",
+    )
     source = parser.add_mutually_exclusive_group()
     source.add_argument(
         "--traffic",
@@ -44,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     source.add_argument("--prometheus", metavar="URL", help="read the traffic from this server")
     add("--gpu-product", metavar="P", help="node label of the card, for a Deployment without one")
-    add("--min-output-tokens-per-second", metavar="N", type=int, help="for --deployment")
+    add("--min-output-tokens-per-second", metavar="N", type=_speed, help="for --deployment")
     add("--kubeconfig", metavar="FILE", help="for --deployment (else as kubectl finds it)")
     add("--gpu-total-gib", metavar="T", type=_gib, help="what the engine calls total memory")
     add("--gpu-free-gib", metavar="F", type=_gib, help="free memory at the engine's start")
@@ -56,6 +62,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="format (default: text)",
     )
     add("--manifests", action="store_true", help="print the Deployment and the Service instead")
+
+
+def _size(text: str) -> str:
+    from parkade.api.quantity import parse_bytes  # noqa: PLC0415 - start-up time
+
+    if not parse_bytes(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a quantity of bytes above 0, as 20Gi")
+    return text
+
+
+def _speed(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text[:9]) <= _MAX_SPEED:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of tokens from 1")
+    return int(text)
 
 
 def _gib(text: str) -> float:
@@ -181,14 +201,12 @@ def _check_free(args: argparse.Namespace, endpoint: Endpoint) -> None:
 def _weights(args: argparse.Namespace, endpoint: Endpoint) -> int | None:
     from parkade.api.quantity import parse_bytes  # noqa: PLC0415
 
-    given = args.weights_size is not None
-    text = args.weights_size if given else endpoint.spec.model.weights_size
+    text = args.weights_size or endpoint.spec.model.weights_size
     if text is None:
         return None
     size = parse_bytes(text)
     if not size:
-        where = "--weights-size" if given else "model.weightsSize"
-        raise UsageError(f"{where} {text!r} is not a quantity of bytes above 0, as 20Gi")
+        raise UsageError(f"model.weightsSize {text!r} is not a quantity of bytes above 0, as 20Gi")
     return size
 
 
