@@ -333,6 +333,18 @@ class TestOpenQuestions:
         assert "defaults are taken" in err
         refused(plan(*args, "--manifests"), "only advised on")
 
+    @pytest.mark.parametrize(
+        ("length", "words"),
+        [
+            pytest.param("10000", "30.0 % of the prompts are longer", id="some are too long"),
+            pytest.param("5000", "60.0 % of the prompts", id="most are too long"),
+        ],
+    )
+    def test_prompts_that_the_engine_refuses_are_said(self, plan, resource, length, words):
+        status, _, err = plan(*resource("maxModelLen: 245760", f"maxModelLen: {length}"), *TRAFFIC)
+        assert status == 0
+        assert words in err
+
     def test_a_tag_without_a_version_is_said(self, plan, resource):
         status, _, err = plan(*resource("v0.32.0", "latest"), *TRAFFIC)
         assert status == 0

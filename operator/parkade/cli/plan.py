@@ -102,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
             raise UsageError(f"spec.{sizing.message}")
         raise CannotSize(f"cannot size this ({sizing.reason}): {sizing.message}")
     printed = _printed(args, Case(endpoint, inputs, sizing))
-    for warning in (*_assumptions(endpoint), *sizing.warnings):
+    for warning in (*_assumptions(endpoint), *_too_long(inputs), *sizing.warnings):
         print(f"parkade: warning: {warning}", file=sys.stderr)
     sys.stdout.write(printed)
     return 0
@@ -133,6 +133,27 @@ def _assumptions(endpoint: Endpoint) -> Iterator[str]:
         yield (
             f"the tag of {engine.image} does not say the version of vLLM, so the rules of "
             f"{DEFAULT_VERSION} are taken; set engine.version"
+        )
+
+
+def _too_long(inputs: SizingInputs) -> Iterator[str]:
+    """Yield what share of the prompts the engine would refuse, as traffic of another endpoint has."""
+    from parkade.sizing.workload import Workload  # noqa: PLC0415 - start-up time
+
+    workload, longest = inputs.workload, inputs.spec.model.max_model_len
+    if not isinstance(workload, Workload):
+        return
+    prompts = workload.prompt_tokens
+    over = sum(one.count for one in prompts.buckets() if one.low >= longest)
+    if over > 0:
+        yield (
+            f"{100 * over / prompts.total:.1f} % of the prompts are longer than model.maxModelLen "
+            f"{longest:,}: the engine refuses such requests, and the plan counts them"
+        )
+    elif workload.mean_prompt_tokens > longest:
+        yield (
+            f"the mean prompt of {workload.mean_prompt_tokens:,.0f} tokens is longer than "
+            f"model.maxModelLen {longest:,}: this is not the traffic of such an endpoint"
         )
 
 
