@@ -1,5 +1,6 @@
 """`parkade plan` from files to an exit status, as a user runs it."""
 
+import io
 import json
 import os
 import re
@@ -454,6 +455,13 @@ def test_a_server_that_cannot_be_asked(plan, url):
 def test_nothing_said_is_said_once(plan):
     _, out, _ = plan(*SHORT)
     assert out.count("No traffic was given") == 2  # in the notes and in the arithmetic
+
+
+def test_a_resource_from_standard_input(plan, monkeypatch):
+    """As in `kubectl get iep short -o yaml | parkade plan -f -`."""
+    text = (EXAMPLES / "short.yaml").read_bytes()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
+    assert plan("-f", "-", "--model-config", CONFIG, *TRAFFIC) == plan(*SHORT, *TRAFFIC)
 
 
 def piped(tmp_path, *words, out=subprocess.PIPE, **env):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,13 @@ MAX_DEPTH = 64
 
 
 def read_text(path: str, what: str) -> str:
-    """Return a file's text. `what` names its role in messages, as `the resource`."""
+    """Return a file's text, `-` being standard input. `what` names its role in messages."""
     try:
-        with Path(path).open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
+        if path == "-":
+            data = sys.stdin.buffer.read(MAX_BYTES + 1)
+        else:
+            with Path(path).open("rb") as file:
+                data = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(f"cannot read {what} {path!r}: {reason}") from error

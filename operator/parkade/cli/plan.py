@@ -27,7 +27,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `parkade plan`."""
     add = parser.add_argument
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("-f", "--filename", metavar="FILE", help="an InferenceEndpoint, YAML or JSON")
+    what.add_argument(
+        "-f",
+        "--filename",
+        metavar="FILE",
+        help="an InferenceEndpoint, YAML or JSON; - is standard input",
+    )
     what.add_argument(
         "--deployment", metavar="NAMESPACE/NAME", help="a vLLM Deployment that runs already"
     )
@@ -137,7 +142,7 @@ def _assumptions(endpoint: Endpoint) -> Iterator[str]:
 
 
 def _too_long(inputs: SizingInputs) -> Iterator[str]:
-    """Yield what share of the prompts the engine would refuse, as traffic of another endpoint has."""
+    """Yield what share of the prompts the engine would refuse."""
     from parkade.sizing.workload import Workload  # noqa: PLC0415 - start-up time
 
     workload, longest = inputs.workload, inputs.spec.model.max_model_len
