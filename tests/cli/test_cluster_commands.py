@@ -137,7 +137,13 @@ def test_a_report_stands_alone_and_escapes_what_it_shows(cluster, tmp_path):
     file = tmp_path / "report.html"
     assert cluster("report", "-o", "html", "-f", str(file)) == 0
     page = file.read_text("utf-8")
-    for words in ("memory map", "KV cache", "10.5 of these fit", "It served.", "Rung: nearest"):
+    for words in (
+        "memory map",
+        "KV cache",
+        "10.5 times that in the pool",
+        "It served.",
+        "Rung: nearest",
+    ):
         assert words in page
     assert "12 &lt;requests&gt;" in page
     assert "http://" not in page

@@ -78,6 +78,14 @@ class TestFormats:
             assert words in out
         assert re.search(r"^ > +speed +42\.3", out, re.MULTILINE)
 
+    def test_lengths_are_held_against_the_pool_as_the_engine_allocates(self, plan):
+        """By tokens 74.8 prompts of 50,000 would fit, but each needs its state beside them."""
+        _, out, _ = plan(*SHORT, *TRAFFIC)
+        row = re.search(r"20,000 to 50,000 .* ([\d.]+) fit at a time", out)
+        assert float(row[1]) < 45
+        least = re.search(r"0 to 1,000 .* ([\d.]+) fit at a time", out)
+        assert 80 < float(least[1]) < 100
+
     @pytest.mark.parametrize("name", ["json", "yaml"])
     def test_data_has_the_keys_of_status(self, plan, name):
         status, out, _ = plan(*SHORT, *TRAFFIC, "-o", name)

@@ -98,10 +98,9 @@ def _memory(sizing: Sizing) -> str:
 
 
 def _lengths(case: Case) -> list[str]:
-    workload = case.inputs.workload
-    if not isinstance(workload, Workload):
+    rows = length_rows(case)
+    if not rows:
         return []
-    rows = length_rows(workload.prompt_tokens, case.sizing.memory)
     cells = [
         f'<tr><td class="n">{count(low)} to {count(high)}</td><td class="n">{share:.0%}</td>'
         f'<td style="width:50%"><div style="background:#4c78a8;height:1em;'

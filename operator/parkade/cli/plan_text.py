@@ -12,13 +12,15 @@ from rich.text import Text
 
 from parkade.api.quantity import gib
 from parkade.api.spec import utilization_of
+from parkade.sizing.kv_bound import held_blocks
 from parkade.sizing.ladder import TOP
-from parkade.sizing.result import LIMITS, Bound, BoundKind, MemoryMap, Sizing
+from parkade.sizing.pool import setup
+from parkade.sizing.result import LIMITS, Bound, BoundKind, MemoryMap, NotSizable, Sizing
 from parkade.sizing.wording import count, rough
+from parkade.sizing.workload import Workload
 
 if TYPE_CHECKING:
     from parkade.cli.plan_case import Case
-    from parkade.sizing.histograms import Histogram
 
 WIDTH = 80
 _BAR = 60
@@ -117,10 +119,9 @@ def _widths(sizes: list[int]) -> list[int]:
 
 
 def _lengths(console: Console, case: Case) -> None:
-    workload = case.inputs.workload
-    if not hasattr(workload, "prompt_tokens"):
+    rows = length_rows(case)
+    if not rows:
         return
-    rows = length_rows(workload.prompt_tokens, case.sizing.memory)
     _title(console, "Prompts against the pool")
     widest = max(share for _, _, share, _ in rows)
     for low, high, share, fits in rows:
@@ -129,14 +130,22 @@ def _lengths(console: Console, case: Case) -> None:
         console.print(f"  {edges:<23}{share:>5.0%} {bar:<28} {_fitting(fits):>18}")
 
 
-def length_rows(lengths: Histogram, memory: MemoryMap) -> list[tuple[float, float, float, float]]:
-    """Return above, up to, share of requests, and how many of `up to` the pool's tokens hold."""
+def length_rows(case: Case) -> list[tuple[float, float, float, float]]:
+    """Return above, up to, share of requests, and how many of `up to` tokens the pool holds.
+
+    By blocks, as the engine allocates: in a hybrid model most of a short request is its state.
+    """
+    workload, at = case.inputs.workload, setup(case.inputs)
+    if not isinstance(workload, Workload) or isinstance(at, NotSizable):
+        return []
+    lengths, layout = workload.prompt_tokens, at.layout
+    usable = case.sizing.memory.num_blocks - layout.reserved_blocks
     return [
         (
             bucket.low,
             bucket.high,
             bucket.count / max(lengths.total, 1e-9),
-            memory.pool_tokens / max(bucket.high, 1.0),
+            usable / held_blocks(layout, max(1, round(bucket.high))),
         )
         for bucket in lengths.buckets()
     ]

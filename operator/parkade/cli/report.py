@@ -171,7 +171,7 @@ def _interval(interval: Interval) -> str:
 def _fits(interval: Interval, pool: int | None) -> str:
     if not pool or not interval.up_to:
         return ""
-    return f"{pool / interval.up_to:,.1f} of these fit"
+    return f"{pool / interval.up_to:,.1f} times that in the pool"
 
 
 def _speed(seen: ClusterView) -> str:
