@@ -39,6 +39,7 @@ def test_a_rate_that_nothing_keeps_up_with_is_above_all_rungs():
     found, _ = first_token_bound(work, times(work), pods=1)
     assert found.value > 1024
     assert replicas_needed(work, times(work), 40.0) > 100
+    assert replicas_needed(work, times(work), 0.0) is None
 
 
 @pytest.mark.parametrize(

@@ -185,7 +185,7 @@ def _least(times: Service, rate: float) -> float | None:
 def replicas_needed(workload: Workload, times: Service | None, running: float) -> int | None:
     """Return the pods that keep up with the peak at `running` each; None where not known."""
     rate = workload.peak_requests_per_second
-    if not rate or times is None:
+    if not rate or times is None or running <= 0:
         return None
     return max(1, -int(-rate // times.requests_per_second(running)))
 
