@@ -33,6 +33,7 @@ _SECRET_NAME = re.compile(
     r"|access[_-]?key|private[_-]?key|auth[_-]?key|\w[_-]key$|[A-Z]KEY$",
     re.IGNORECASE,
 )
+_EXCEPTION_NAME = re.compile(r"[a-z](?:Error|Exception|Warning)$")
 _PASSWORD_NAME = re.compile(r"passw|passphrase|pwd|secret|credential", re.IGNORECASE)
 _VALUE = re.compile(
     r"\[[^\]\r\n]{0,4000}\]?|\([^)\r\n]{0,4000}\)?"
@@ -78,7 +79,8 @@ def _mask_named(text: str) -> str:
     parts: list[str] = []
     done = 0
     for found in _NAMED.finditer(text):
-        if found.start() < done or not _SECRET_NAME.search(found["name"][-200:]):
+        name = found["name"][-200:]
+        if found.start() < done or not _SECRET_NAME.search(name) or _EXCEPTION_NAME.search(name):
             continue
         value = _VALUE.match(text, found.end())
         if value and not _is_harmless(found["name"], value[0]):
