@@ -30,7 +30,7 @@ MAX_LINES = 16_000
 
 ANSI = re.compile(
     r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|\x1b[@-_]"
-    r"|(?:\^\[|\\033|\\x1b|\\u001b)?\[(?:\d{1,3}(?:;\d{1,3}){0,4})?m(?![\w\]])|\^\[\[[0-9;]*m"
+    r"|(?:\^\[|[\\#]033|\\x1b|\\u001b)?\[(?:\d{1,3}(?:;\d{1,3}){0,4})?m(?![\w\]])|\^\[\[[0-9;]*m"
     r"|\[\d{1,2};\d{1,2}m|\[0m"
 )
 CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060\ufeff]")
@@ -41,7 +41,23 @@ _NEWLINES = re.compile(
 )
 """Where a line ends: also where another process wrote into it before its newline came."""
 
-_STAMP = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?[ \t]+")
+_STAMP = re.compile(
+    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?[ \t]+"
+    r"|\[\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[^\]\s]{0,20}\] ?"
+)
+_SYSLOG = re.compile(
+    r"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)? )?"
+    r"[\w.\-]{1,80} [\w.\-/@]{1,80}\[\d+\]: ?"
+)
+"""What journald and rsyslog put before a line: time, host, and the program with its pid."""
+
+_QUOTED = re.compile(r"[ \t]{0,4}[>|] ")
+_BEFORE_PROCESS = re.compile(
+    r"[^\"']{1,160}?(?=\((?:EngineCore|A[Pp][Ii]Server|Worker|VllmWorker|RayWorker)[\w+\- ]{0,40}"
+    r"(?:[ ,]+rank=\d+)?[ ,]+pid=\d)"
+)
+"""Whatever a shipper put before the engine's own name of the process."""
+
 _CRI = re.compile(r"(?:stdout|stderr) [FP] ")
 _POD = re.compile(r"\[pod/[^\]\s]{1,300}\] |[\w.-]{1,63} +\| ")
 _PROCESS = re.compile(
@@ -51,7 +67,7 @@ _PROCESS = re.compile(
 _RANK = re.compile(r"\[rank(\d+)\]:\s?")
 _LEVELS = "DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL|EXCEPTION"
 _VLLM = re.compile(
-    rf"(?P<level>{_LEVELS}) +(?:\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)? +)?"
+    rf"(?P<level>{_LEVELS}) +(?:\d\d-\d\d \d\d:\d\d(?::\d\d)?(?:[.,]\d+)? +)?"
     r"(?:\[[^\]\n]{1,200}|[\w./\-]{1,80}):\d+\] ?"
 )
 _FOREIGN_PREFIX = re.compile(
@@ -185,6 +201,8 @@ def _clip(line: str) -> str:
 def _unwrap(line: str, depth: int) -> Iterator[tuple[str, str, str]]:
     """Yield (process, level, message) of a line, several for a JSON line with a traceback."""
     process = level = ""
+    if depth == 0 and not _VLLM.match(line) and (found := _BEFORE_PROCESS.match(line)):
+        line = line[found.end() :]
     rest = line
     for _ in range(8):
         rest, name, said = _strip_one(rest)
@@ -205,7 +223,7 @@ def _unwrap(line: str, depth: int) -> Iterator[tuple[str, str, str]]:
 
 def _strip_one(line: str) -> tuple[str, str, str]:
     """Take one prefix off a line; return the rest, and the process or level that it named."""
-    for pattern in (_STAMP, _CRI, _POD):
+    for pattern in (_STAMP, _CRI, _POD, _SYSLOG, _QUOTED):
         if found := pattern.match(line):
             return line[found.end() :], "", ""
     if (found := _PROCESS.match(line)) and (found["pid"] or found["rank"]):
