@@ -151,6 +151,9 @@ class CauseClass(StrEnum):
     MISSING_MODEL = "missing_model"
     """The model, its revision or its files are not there. User."""
 
+    PERMISSION_DENIED = "permission_denied"
+    """A file or directory (cache, home, model) may not be read or written. User."""
+
     MISSING_SECRET = "missing_secret"  # noqa: S105  the name of a class, not a secret
     """A Secret or ConfigMap that the pod names is not there. User."""
 

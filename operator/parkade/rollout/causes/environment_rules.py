@@ -1,4 +1,4 @@
-"""What node, driver, image, network and cluster do to an engine, in the engine's own log."""
+"""What GPU, driver, kernels, links between GPUs and native code do to an engine, in its log."""
 
 from collections.abc import Callable
 
@@ -34,6 +34,13 @@ def _always(cause_class: CauseClass) -> Callable[[Stage | None], CauseClass]:
     return lambda _stage: cause_class
 
 
+def _nccl(finding: Finding, scene: Scene) -> RootCause | None:
+    """Tell that the GPUs could not talk, unless the groups were being taken down already."""
+    if scene.is_teardown(finding.index):
+        return None
+    return RootCause(CauseClass.NCCL_FAILURE, Blame.ENVIRONMENT)
+
+
 _CUDA = r"(?:CUDA|HIP|XPU)"
 _KERNEL_ERRORS = (
     r"no kernel image is available|device kernel image is invalid|unspecified launch failure"
@@ -43,7 +50,7 @@ _KERNEL_ERRORS = (
 
 RULES: tuple[Rule, ...] = (
     rule(
-        r"CUBLAS_[A-Z]|cublas(?:Lt)?\w* (?:failed|error)|HIPBLAS_STATUS_\w+",
+        r"CUBLAS_STATUS_\w+|cublas(?:Lt)?\w* (?:failed|error)|HIPBLAS_STATUS_\w+",
         _gpu(_always(CauseClass.CUBLAS_FAILURE_IN_PROFILE_RUN)),
     ),
     rule(
@@ -59,11 +66,20 @@ RULES: tuple[Rule, ...] = (
         r"|Failed to find C compiler|[Nn]inja build failed|Error compiling objects for extension"
         r"|nvcc fatal|NVRTC_ERROR|cutlass_\w+.{0,80}(?:fail|Error)|Cutlass error|Error Internal"
         r"|(?:Expected|Unexpected|Unsupported) head[ _](?:dim )?size|BatchPrefill\w* failed"
-        r"|Error in function '\w+' at .{0,200}flashinfer|InductorError|BackendCompilerFailed"
+        r"|Error in function '\w+' at .{0,200}flashinfer"
         r"|Assertion (?:failed|error)[: ].{0,200}(?:deep_gemm|DeepGEMM|csrc|jit_kernels|\.[ch]pp:)"
         r"|[Hh]ead[ _]size \d+ is not supported|No valid attention backend|Triton is not available"
-        r"|type fp8e4nv not supported|Could not find nvcc|cutlass_\w+, |torch\._dynamo\.exc\.",
+        r"|cuDNN (?:Frontend )?error|CUDNN_STATUS_\w+"
+        r"|[Ff]lash ?[Aa]ttention (?:only supports|build does not support)"
+        r"|No operator found for `|unable to find an engine to execute"
+        r"|No \w{1,20} MoE backend supports|Failed: Cuda error "
+        r"|type fp8e4nv not supported|Could not find nvcc|cutlass_\w+, ",
         _gpu(_always(CauseClass.KERNEL_ERROR_IN_PROFILE_RUN)),
+    ),
+    rule(
+        r"InductorError|BackendCompilerFailed|torch\._dynamo\.exc\.",
+        _gpu(_always(CauseClass.KERNEL_ERROR_IN_PROFILE_RUN)),
+        Weight.LIKELY,
     ),
     rule(
         rf"{_CUDA} (?:error|Error): (?!out of)|AcceleratorError: |{_CUDA} driver (?:error"
@@ -73,20 +89,21 @@ RULES: tuple[Rule, ...] = (
         r"device type"
         r"|Device string must not be empty|CUDA_ERROR_(?!OUT_OF_MEMORY)|NVMLError|uncorrectable ECC"
         r"|Cannot re-initialize CUDA|Xid \(PCI|invalid device ordinal|system not yet initialized"
-        r"|GPU is lost"
+        r"|GPU is lost|NVML_SUCCESS|Driver/library version mismatch"
+        r"|libcuda\.so cannot found|has no [GT]PU available"
         r"|fallen off the bus",
         _gpu(_device),
     ),
     rule(
         r"ncclUnhandledCudaError|ncclSystemError|ncclInternalError|ncclInvalidUsage"
         r"|NCCL error: (?:unhandled|internal|invalid)",
-        says(CauseClass.NCCL_FAILURE, Blame.ENVIRONMENT),
+        _nccl,
         Weight.LIKELY,
     ),
     rule(
         r"(?:NCCL error|ncclRemoteError|DistBackendError)(?!.*remote process exited)"
         r"|ProcessGroupNCCL.{0,200}(?:timed? ?out|terminated with exception)",
-        says(CauseClass.NCCL_FAILURE, Blame.ENVIRONMENT),
+        _nccl,
         Weight.SYMPTOM,
     ),
     rule(
@@ -94,39 +111,6 @@ RULES: tuple[Rule, ...] = (
         r"|Illegal instruction|Bus error|core dumped",
         says(CauseClass.NATIVE_CRASH, Blame.ENVIRONMENT),
         Weight.LIKELY,
-    ),
-    rule(
-        r"No space left on device|Errno 28\b|Disk quota exceeded",
-        says(CauseClass.DISK_FULL, Blame.ENVIRONMENT),
-        Weight.LIKELY,
-    ),
-    rule(
-        r"[Aa]ddress already in use|error while attempting to bind on address|Errno 98\b",
-        says(CauseClass.ADDRESS_IN_USE, Blame.ENVIRONMENT, Stage.INIT),
-        Weight.LIKELY,
-        at_runtime=False,
-    ),
-    rule(
-        r"(?:ImportError|ModuleNotFoundError|OSError): .{0,200}(?:cannot open shared object file"
-        r"|undefined symbol|version `\w[\w.]*' not found)|^(?:ImportError|ModuleNotFoundError): "
-        r"|'_OpNamespace' '\w+' object has no attribute|operator \w+::\w+ does not exist"
-        r"|exec format error|PackageNotFoundError|GLIBC\w*_[\d.]+' not found"
-        r"|compiled using NumPy 1|numpy\.dtype size changed",
-        says(CauseClass.BROKEN_BUILD, Blame.ENVIRONMENT),
-        Weight.LIKELY,
-        at_runtime=False,
-    ),
-    rule(
-        r"MemoryError(?::|$)|DefaultCPUAllocator: (?:can't|not enough)|Cannot allocate memory"
-        r"|Errno 12\b|std::bad_alloc|unable to (?:mmap|open shared memory object)",
-        says(CauseClass.HOST_OUT_OF_MEMORY, Blame.ENVIRONMENT),
-        Weight.LIKELY,
-    ),
-    rule(
-        r"^Killed$|oom-kill|Out of memory: Killed process|Memory cgroup out of memory"
-        r"|(?:exit code: |exitcode[=: ]+|'[\w.\- ]+': )-9\b",
-        says(CauseClass.HOST_OUT_OF_MEMORY, Blame.ENVIRONMENT),
-        Weight.SYMPTOM,
     ),
     rule(
         r"(?:exit code: |exitcode[=: ]+|'[\w.\- ]+': )-(?:4|6|7|8|11)\b",

@@ -9,23 +9,15 @@ warm-up), ``vllm/config/compilation.py`` (Mamba blocks), ``vllm/config/scheduler
 import re
 
 from parkade.rollout.causes.cause import Blame, CauseClass, Knob, RootCause, Stage
-from parkade.rollout.causes.figures import count, gib, number, size
+from parkade.rollout.causes.figures import count, gib, number
 from parkade.rollout.causes.rules import Finding, Rule, Weight, rule, says
 from parkade.rollout.causes.stages import Scene
-
-MIN_FREE_SHARE = 0.85
-"""Below this share of the card something else holds it, and a smaller fraction is no cure."""
-
-SIZE = r"[\d.]+ ?[KMGT]?i?B"
-_CAPACITY = re.compile(
-    rf"(?:has a total capacity of (?P<total>{SIZE}) of which (?P<free>{SIZE}) is free"
-    rf"|(?P<total_old>{SIZE}) total capacity;.{{0,120}}? (?P<free_old>{SIZE}) free)"
-)
-_TRIED = re.compile(rf"Tried to allocate (?P<tried>{SIZE})")
-_OWN = re.compile(rf"this process has (?P<own>{SIZE}) memory in use")
-_ENDED = re.compile(
-    rf"(?:is free|out of memory|Tried to allocate {SIZE})\.?$|in use\b|already allocated"
-    r"|reserved by PyTorch"
+from parkade.rollout.causes.torch_memory import (
+    MIN_FREE_SHARE,
+    TRIED,
+    held_by_others,
+    is_whole,
+    tried_minus_free,
 )
 
 _MAPPED = re.compile(r"CUDA Error: out of memory at |cumem_allocator")
@@ -37,7 +29,9 @@ _POOL = re.compile(r"(?:Available KV cache memory: |reserved for KV Cache is )(-
 
 OUT_OF_MEMORY = re.compile(
     r"(?:CUDA|HIP|XPU) (?:error: |Error: )?out of memory|Tried to allocate [\d.]+ ?[KMGT]?i?B"
-    r"|Cuda failure (?:\d+ )?'out of memory'|cudaErrorMemoryAllocation|OutOfMemoryError\b"
+    r"|Cuda failure (?:\d+ )?'out of memory'|cudaErrorMemoryAllocation"
+    r"|(?<!ray\.exceptions\.)\bOutOfMemoryError\b|CUDA driver error: out of memory"
+    r"|Cuda error \S{1,200} 'out of memory'"
     r"|Triton Error \[(?:CUDA|HIP)\]: out of memory|hipErrorOutOfMemory|CUDA_ERROR_OUT_OF_MEMORY"
 )
 _DISPATCH = r'torch_call_dispatcher\( ?"aten::(?:new_)?(?:empty|zeros|full)'
@@ -147,13 +141,13 @@ def _batched_tokens(finding: Finding, scene: Scene) -> RootCause:
 def _sampler(finding: Finding, scene: Scene) -> RootCause:
     """Find the figures, which stand in the chained error before the warm-up's own text."""
     near = scene.lines[max(0, finding.index - 400) : finding.index]
-    texts = [line.text for line in near if _TRIED.search(line.text)]
+    texts = [line.text for line in near if TRIED.search(line.text)]
     return RootCause(
         CauseClass.OOM_SAMPLER_WARMUP,
         Blame.SETTINGS,
         stage=Stage.WARMUP,
         knob=Knob.MAX_NUM_SEQS,
-        shortfall_bytes=_tried_minus_free(texts[-1]) if texts else None,
+        shortfall_bytes=tried_minus_free(texts[-1]) if texts else None,
     )
 
 
@@ -162,7 +156,7 @@ def _out_of_memory(finding: Finding, scene: Scene) -> RootCause | None:
     text = scene.lines[finding.index].text
     stage = scene.stage_at(finding.index)
     every = (finding.match, *finding.siblings)
-    short = max((x for m in every if (x := _tried_minus_free(m.string))), default=None)
+    short = max((x for m in every if (x := tried_minus_free(m.string))), default=None)
     mapped = stage is Stage.RUNTIME and _MAPPED.search(text)
     if mapped or "wake_up" in scene.frames(finding.index):
         return RootCause(
@@ -173,6 +167,8 @@ def _out_of_memory(finding: Finding, scene: Scene) -> RootCause | None:
         )
     if stage is Stage.INIT:
         return RootCause(CauseClass.CUDA_ERROR_IN_ENGINE_INIT, Blame.ENVIRONMENT, stage=stage)
+    if "Cuda failure" in text and scene.is_teardown(finding.index):
+        return None
     if "Cuda failure" in text and stage in {Stage.LOAD, None}:
         # NCCL sets up before the weights: what it misses, somebody else holds.
         return RootCause(CauseClass.NCCL_FAILURE, Blame.ENVIRONMENT, stage=Stage.INIT)
@@ -194,7 +190,7 @@ def _load_failure(finding: Finding, scene: Scene) -> RootCause:
         CauseClass.OOM_WEIGHTS,
         Blame.ENVIRONMENT if others else Blame.USER,
         stage=Stage.LOAD,
-        shortfall_bytes=_tried_minus_free(text),
+        shortfall_bytes=tried_minus_free(text),
     )
 
 
@@ -202,7 +198,7 @@ def _is_cut(finding: Finding, scene: Scene) -> bool:
     """Whether the log ends inside this line's sentence, before it says who holds the memory."""
     text = scene.lines[finding.index].text.rstrip()
     last = finding.index == len(scene.lines) - 1
-    return last and "OutOfMemoryError" in text and not _ENDED.search(text)
+    return last and "OutOfMemoryError" in text and not is_whole(text)
 
 
 def _dispatcher(finding: Finding, scene: Scene) -> RootCause | None:
@@ -212,25 +208,12 @@ def _dispatcher(finding: Finding, scene: Scene) -> RootCause | None:
     )
 
 
-def held_by_others(text: str) -> bool:
-    """Whether more than the allowed share of the card is neither free nor this process's."""
-    capacity, own = _CAPACITY.search(text), _OWN.search(text)
-    if not capacity or not own:
-        return False
-    total = size(capacity["total"] or capacity["total_old"])
-    free = size(capacity["free"] or capacity["free_old"])
-    used = size(own["own"])
-    if not total or free is None or not used:
-        return False
-    return total - free - used > (1 - MIN_FREE_SHARE) * total
-
-
-def _tried_minus_free(text: str) -> int | None:
-    tried, capacity = _TRIED.search(text), _CAPACITY.search(text)
-    if not tried or not capacity:
-        return None
-    wanted, free = size(tried["tried"]), size(capacity["free"] or capacity["free_old"])
-    return wanted - free if wanted is not None and free is not None and wanted > free else None
+def _cublas(finding: Finding, scene: Scene) -> RootCause | None:
+    """Read an allocation that cuBLAS could not get: beside a full pool that is want of memory."""
+    stage = scene.stage_at(finding.index)
+    if stage in {Stage.KV, Stage.GRAPHS, Stage.WARMUP, Stage.RUNTIME}:
+        return _out_of_memory(finding, scene)
+    return RootCause(CauseClass.CUBLAS_FAILURE_IN_PROFILE_RUN, Blame.ENVIRONMENT, stage=stage)
 
 
 _FREE = r"Free memory on device (?:\S{1,20} )?\((?P<free>[\d.]{1,15})/(?P<total>[\d.]{1,15}) ?GiB\)"
@@ -291,6 +274,7 @@ RULES: tuple[Rule, ...] = (
     ),
     rule(OUT_OF_MEMORY.pattern, _out_of_memory),
     rule(_DISPATCH, _dispatcher),
+    rule(r"CUBLAS_STATUS_ALLOC_FAILED", _cublas),
     rule(
         r"Error in memory profiling\. Initial free memory",
         says(CauseClass.MEMORY_CHANGED_WHILE_PROFILING, Blame.ENVIRONMENT, Stage.PROFILE),

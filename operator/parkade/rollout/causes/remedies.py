@@ -44,6 +44,8 @@ _TEXTS: dict[CauseClass, str] = {
     _C.UNSUPPORTED_MODEL: "use an engine version that knows this model, or another model",
     _C.MISSING_MODEL: "correct the model's name, revision or path, and see that its files are "
     "there",
+    _C.PERMISSION_DENIED: "give the engine's user a home and a cache that it may write (HOME, "
+    "HF_HOME on a volume, fsGroup) and a model that it may read",
     _C.MISSING_SECRET: "create the Secret or ConfigMap that the pod names, or correct the name",
     _C.LICENCE_OR_HUB: "accept the model's licence and check the token; if the hub is down, wait "
     "or "

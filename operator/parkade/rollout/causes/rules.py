@@ -37,6 +37,8 @@ class Rule:
     answer: Answer
     at_runtime: bool = True
     """Whether it can end a server that serves."""
+    only_deadly: bool = False
+    """At run time it counts only as a part of the death: elsewhere it was survived."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +53,15 @@ class Finding:
 
 
 def rule(
-    pattern: str, answer: Answer, weight: Weight = Weight.CERTAIN, *, at_runtime: bool = True
+    pattern: str,
+    answer: Answer,
+    weight: Weight = Weight.CERTAIN,
+    *,
+    at_runtime: bool = True,
+    only_deadly: bool = False,
 ) -> Rule:
     """Return a rule for a pattern."""
-    return Rule(re.compile(pattern), weight, answer, at_runtime)
+    return Rule(re.compile(pattern), weight, answer, at_runtime, only_deadly)
 
 
 def says(

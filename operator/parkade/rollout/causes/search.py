@@ -5,14 +5,22 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from parkade.rollout.causes import cpu_rules, environment_rules, memory_rules, user_rules
-from parkade.rollout.causes.cause import Blame, CauseClass, RootCause, Stage
+from parkade.rollout.causes import (
+    cpu_rules,
+    environment_rules,
+    host_rules,
+    memory_rules,
+    user_rules,
+)
+from parkade.rollout.causes.cause import Blame, CauseClass, RootCause
 from parkade.rollout.causes.lines import Line
+from parkade.rollout.causes.origins import CODE, by_origin
 from parkade.rollout.causes.rules import Finding, Rule, Weight, rule, says
 from parkade.rollout.causes.stages import ORDER, Scene
 
 _WRAPPER = re.compile(
-    r"[Ss]ee (?:the )?(?:root cause|stack trace)|check the stack trace|EngineDeadError"
+    r"[Ss]ee (?:the )?(?:root cause|stack trace)|Got fatal signal from worker"
+    r"|check the stack trace|EngineDeadError"
     r"|EngineGenerateError|Engine core initialization failed|Failed core proc"
     r"|initialization failed due to|died unexpectedly|BrokenPipeError|ConnectionResetError"
     r"|CancelledError|EOFError|zmq\.|SystemExit|KeyboardInterrupt|GeneratorExit|ChildProcessError"
@@ -23,48 +31,23 @@ _EXCEPTION = re.compile(
     r"(?:[A-Za-z_]\w*\.){0,8}[A-Z]\w{0,60}(?:Error|Exception|Failure|Timeout|Exit)(?::|$)"
 )
 _MAX_OF_A_RULE = 64
-_CODE = re.compile(r'\s*File "')
 _TRAFFIC = re.compile(
     r"[Rr]etrying|Received request|Generated response|prompt(?:_token_ids)?['\"]?: "
-    r"|non-default args|\"(?:messages|prompt|content)\"|Initializing (?:a V1|an) LLM engine"
+    r"|There are some potential root causes|Some common causes include"
+    r"|\b[A-Z]\w{2,20}Warning: |non-default args|\"(?:messages|prompt|content)\""
+    r"|Initializing (?:a V1|an) LLM engine"
 )
-_KERNEL_FILE = re.compile(
-    r'File "[^"]{0,400}(?:flashinfer|triton|_custom_ops\.py|torch/_ops\.py|deep_gemm|flash_attn|'
-    r"cutlass|tilelang|/fla/ops|xformers|_C\.)"
-)
-
-
-def _plain(finding: Finding, scene: Scene) -> RootCause:
-    """Blame nobody for an exception without a rule, unless a kernel library raised it."""
-    stage = scene.stage_at(finding.index)
-    if not _raised_by_kernel(finding.index, scene):
-        return RootCause(CauseClass.UNKNOWN, Blame.UNKNOWN, stage=stage)
-    served = stage is Stage.RUNTIME
-    cause_class = (
-        CauseClass.STARTED_THEN_KERNEL_ERROR_AT_FIRST_REQUEST
-        if served
-        else CauseClass.KERNEL_ERROR_IN_PROFILE_RUN
-    )
-    return RootCause(cause_class, Blame.ENVIRONMENT, stage=stage)
-
-
-def _raised_by_kernel(index: int, scene: Scene) -> bool:
-    process = scene.lines[index].process
-    before = (scene.lines[i] for i in range(index - 1, max(-1, index - 12), -1))
-    inner = next((x for x in before if x.process == process and _CODE.match(x.text)), None)
-    return bool(inner and _KERNEL_FILE.search(inner.text))
-
-
 _SIGNAL = rule(
     r"^KeyboardInterrupt: terminated|received SIGTERM|Received signal 15|SIGTERM received",
     says(CauseClass.PROBE_KILLED, Blame.ENVIRONMENT),
     Weight.PLAIN,
 )
-_GENERIC = rule(_EXCEPTION.pattern, _plain, Weight.PLAIN)
+_GENERIC = rule(_EXCEPTION.pattern, by_origin, Weight.PLAIN)
 
 RULES: tuple[Rule, ...] = (
     *memory_rules.RULES,
     *cpu_rules.RULES,
+    *host_rules.RULES,
     *environment_rules.RULES,
     *user_rules.RULES,
     _SIGNAL,
@@ -86,10 +69,10 @@ def findings(scene: Scene) -> Iterator[Finding]:
     times: Counter[Rule] = Counter()
     for index, line in enumerate(scene.lines):
         is_source = previous.get(line.process, False) and line.text.startswith("    ")
-        previous[line.process] = bool(_CODE.match(line.text))
+        previous[line.process] = bool(CODE.match(line.text))
         if index < begin or is_source or previous[line.process] or not _may_matter(line):
             continue
-        found = _match(index, line, served=scene.started_at is not None)
+        found = _match(index, line, served=scene.served)
         if found and times[found.rule] < _MAX_OF_A_RULE:
             times[found.rule] += 1
             yield found
@@ -135,7 +118,8 @@ def _in_death(index: int, scene: Scene) -> bool:
 def _holds(finding: Finding, scene: Scene) -> bool:
     """Tell whether a finding can have ended the attempt: the start did not go on after it."""
     if scene.started_at is not None:
-        return finding.rule is not _GENERIC or _in_death(finding.index, scene)
+        deadly = finding.rule is _GENERIC or finding.rule.only_deadly
+        return not deadly or _in_death(finding.index, scene)
     if finding.rule.weight >= Weight.PLAIN and finding.rule is not _GENERIC:
         return True
     return not _survived(finding, scene)

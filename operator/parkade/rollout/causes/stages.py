@@ -37,13 +37,16 @@ _MARK_WORDS = re.compile(
     r"startup complete|throughput|HTTP/1"
 )
 _DEATH = re.compile(
-    r"encountered a fatal error|WorkerProc hit an exception|EngineDeadError|WorkerProc failed"
-    r"|died unexpectedly|output_handler failed|Engine core proc"
+    r"encountered a fatal error|(?:WorkerProc|EngineCore) hit an exception|EngineDeadError"
+    r"|WorkerProc failed|died unexpectedly|output_handler failed"
+    r"|Engine core proc|Got fatal signal from worker"
 )
 _SERVED = re.compile(
     r"EngineCore encountered a fatal error|output_handler failed|Application shutdown complete"
     r'|"(?:GET|POST) /\S* HTTP/1\.[01]" [1-5]\d\d'
 )
+_AT_WORK = re.compile(r'EngineCore encountered a fatal error|"POST /\S* HTTP/1\.[01]" [1-5]\d\d')
+_SENTENCE = re.compile(r"[.!?)\]}'\"`]\s*$")
 _CAPTURED = re.compile(r"Graph capturing finished")
 
 _SAMPLER = frozenset({"_dummy_sampler_run", "_dummy_pooler_run", "_dummy_pooler_run_task"})
@@ -58,7 +61,13 @@ _PROFILE = frozenset(
 )
 _GRAPHS = frozenset({"capture_model", "_warmup_and_capture", "_capture_cudagraphs"})
 _WARM = frozenset(
-    {"compile_or_warm_up_model", "_compile_or_warm_up_model", "kernel_warmup", "warmup_kernels"}
+    {
+        "compile_or_warm_up_model",
+        "_compile_or_warm_up_model",
+        "_warm_up_model",
+        "kernel_warmup",
+        "warmup_kernels",
+    }
 )
 _KV = frozenset(
     {
@@ -72,11 +81,21 @@ _KV = frozenset(
 )
 _LOAD = frozenset({"load_model", "load_weights", "initialize_model", "create_weights"})
 _RUNTIME = frozenset({"execute_model", "sample_tokens", "execute_dummy_batch", "add_lora"})
+_SERVING = frozenset({"run_busy_loop", "_process_engine_step"})
+"""The core's loop: it begins when the start is over."""
+
 _INIT = frozenset({"init_device", "init_worker_distributed_environment"})
-TELLING = _SAMPLER | _PROFILE | _GRAPHS | _WARM | _KV | _LOAD | _RUNTIME | _INIT | {"wake_up"}
+TELLING = (
+    _SAMPLER | _PROFILE | _GRAPHS | _WARM | _KV | _LOAD | _RUNTIME | _SERVING | _INIT | {"wake_up"}
+)
 """The functions that decide a stage; an excerpt keeps their lines."""
 
+_TEARDOWN = frozenset({"destroy_process_group", "destroy_model_parallel", "destroy"})
+
 _FRAME = re.compile(r'\s*File "[^"]*", line \d+, in (\w+)')
+_METHOD = re.compile(r"while processing method (\w{1,60})")
+"""The old engine's workers name the method in the error's own line."""
+
 _HEADER = "Traceback (most recent call last)"
 _CHAIN = re.compile(r"During handling of the above|The above exception was the direct cause")
 _BLOCK_LINES = 600
@@ -118,6 +137,18 @@ class Scene:
     def started_at(self) -> int | None:
         """The index of the line that says that the server serves."""
         return next((index for index, stage, _ in self.marks if stage is Stage.RUNTIME), None)
+
+    @cached_property
+    def served(self) -> bool:
+        """Whether the engine served: its start was seen, or it died in the way of one that did.
+
+        A tail alone can show it; what refuses only starts is then a request's error.
+        """
+        return self.started_at is not None or any(_AT_WORK.search(x.text) for x in self.lines)
+
+    def ends_within(self, index: int) -> bool:
+        """Whether the log ends in this line, and not at the end of a sentence."""
+        return index == len(self.lines) - 1 and not _SENTENCE.search(self.lines[index].text)
 
     @cached_property
     def reached(self) -> Stage | None:
@@ -170,19 +201,26 @@ class Scene:
 
     def _framed_stage(self, index: int, marked: Stage | None) -> Stage | None:
         names, whole = self._frames(index)
-        return frame_stage(names, whole=whole, marked=marked)
+        return frame_stage(names, whole=whole, marked=None if self.served else marked)
 
     def frames(self, index: int) -> set[str]:
         """Return the function names of the traceback that ends at a line."""
         return self._frames(index)[0]
+
+    def is_teardown(self, index: int) -> bool:
+        """Whether an error came while the process groups were taken down: it explains nothing."""
+        return bool(_TEARDOWN & self.frames(index))
 
     def _frames(self, index: int) -> tuple[set[str], bool]:
         process = self.lines[index].process
         names: set[str] = set()
         whole = False
         back = (self.lines[i] for i in range(index - 1, max(-1, index - _BLOCK_LINES), -1))
+        if found := _METHOD.search(self.lines[index].text):
+            names.add(found[1])
+            whole = True
         for line in (line for line in back if line.process == process):
-            if line.text.strip().startswith(_HEADER):
+            if whole or line.text.strip().startswith(_HEADER):
                 whole = True
                 break
             if found := _FRAME.match(line.text):
@@ -229,10 +267,12 @@ def furthest(stages: Iterable[Stage]) -> Stage | None:
 def frame_stage(names: set[str], *, whole: bool, marked: Stage | None) -> Stage | None:
     """Return the stage that a traceback's functions belong to.
 
-    Inner functions are shared (a profile run and a warm-up both run the dummy batch), so the
-    telling ones are asked first. Of a traceback whose head is missing only those count that no
-    other stage calls.
+    Inner functions are shared (a profile run and a warm-up both run the dummy batch, and the old
+    engine profiled with ``execute_model``), so the telling ones are asked first. Of a traceback
+    whose head is missing only those count that no other stage calls.
     """
+    if names & _SERVING:
+        return Stage.RUNTIME
     if names & _SAMPLER:
         return Stage.WARMUP
     if names & _PROFILE:
@@ -247,6 +287,8 @@ def _whole_frame_stage(names: set[str], marked: Stage | None) -> Stage | None:
         return Stage.GRAPHS
     if names & _WARM:
         return Stage.WARMUP if marked is Stage.WARMUP else Stage.GRAPHS
+    if marked is Stage.PROFILE and names & _RUNTIME:
+        return Stage.PROFILE
     for telling, stage in ((_KV, Stage.KV), (_LOAD, Stage.LOAD), (_RUNTIME, Stage.RUNTIME)):
         if names & telling:
             return stage

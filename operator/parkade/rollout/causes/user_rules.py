@@ -1,17 +1,11 @@
-"""What only a change of the specification mends: arguments, model, licence."""
+"""What only a change of the specification mends: arguments, and models that are not known."""
 
+from parkade.rollout.causes import hub_rules
 from parkade.rollout.causes.cause import Blame, CauseClass, RootCause, Stage
 from parkade.rollout.causes.rules import Finding, Rule, Weight, rule, says
 from parkade.rollout.causes.stages import Scene
 
-
-def _hub(finding: Finding, scene: Scene) -> RootCause:
-    """Blame the user for a refusal, the environment for an outage."""
-    _ = scene
-    refused = finding.match["refused"] is not None
-    return RootCause(
-        CauseClass.LICENCE_OR_HUB, Blame.USER if refused else Blame.ENVIRONMENT, stage=Stage.INIT
-    )
+_REASON_LINES = 8
 
 
 def _refused(finding: Finding, scene: Scene) -> RootCause | None:
@@ -19,12 +13,38 @@ def _refused(finding: Finding, scene: Scene) -> RootCause | None:
 
     Some reasons have rules of their own, and a log may end between headline and reason.
     """
-    after = scene.lines[finding.index + 1 : finding.index + 3]
-    if "validation error" in finding.match[0] and not any("[type=" in x.text for x in after):
-        told = len(scene.lines) > finding.index + 2
-        return RootCause(CauseClass.BAD_ARGUMENTS, Blame.USER, stage=Stage.INIT) if told else None
+    if "validation error" in finding.match[0]:
+        reason = _reason(finding, scene)
+        if len(reason) < 2 and not any("[type=" in text for text in reason):
+            return None
+        if any(other.pattern.search(text) for text in reason for other in hub_rules.RULES):
+            return None
     return RootCause(CauseClass.BAD_ARGUMENTS, Blame.USER, stage=Stage.INIT)
 
+
+def _reason(finding: Finding, scene: Scene) -> list[str]:
+    """Return the lines after pydantic's headline, to the one that names the type of the error."""
+    reason: list[str] = []
+    for line in scene.lines[finding.index + 1 : finding.index + 1 + _REASON_LINES]:
+        reason.append(line.text)
+        if "[type=" in line.text:
+            break
+    return reason
+
+
+def _named(finding: Finding, scene: Scene) -> RootCause | None:
+    """Blame the user for an argument that an error names, unless the log ends in its sentence."""
+    if scene.ends_within(finding.index):
+        return None
+    return RootCause(CauseClass.BAD_ARGUMENTS, Blame.USER, stage=Stage.INIT)
+
+
+_REFUSALS = r"(?:Value|NotImplemented|Type|Key|Assertion|ArgumentType)Error: "
+_ARGUMENTS = (
+    r"max_num_batched_tokens|max_model_len|tensor_parallel_size|pipeline_parallel_size"
+    r"|data_parallel_size|num_speculative_tokens|kv_cache_dtype|block_size|served_model_name"
+    r"|enable_\w{3,40}|trust_remote_code|speculative_config|compilation_config|hf_overrides"
+)
 
 RULES: tuple[Rule, ...] = (
     rule(
@@ -41,64 +61,56 @@ RULES: tuple[Rule, ...] = (
         r"|is not supported for the current GPU\. Minimum capability"
         r"|Bfloat16 is only supported on GPUs|does not support float16"
         r"|World size \(\d+\) is larger than|exceeds available GPUs"
-        r"|is smaller than max_model_len \(\d+\)",
+        r"|is smaller than max_model_len \(\d+\)"
+        r"|[Cc]hat template .{0,300}(?:path-like|failed to be opened)"
+        r"|invalid (?:tool call|reasoning) parser|Too large swap space"
+        r"|Selected backend .{0,120} is not valid for this configuration"
+        r"|VLLM_\w{1,60}.{0,120}(?:appears to be a URI|must be a valid integer)"
+        r"|Invalid value '.{0,120}' (?:for|in) VLLM_|provide the model as a positional argument"
+        r"|\d+ is not divisible by (?:min_thread_|weight quantization block_)"
+        r"|not aligned with the quantized weight shape|must be divisible by ep_size"
+        r"|does not support LoRA|Pipeline parallelism is not supported",
         says(CauseClass.BAD_ARGUMENTS, Blame.USER, Stage.INIT),
         at_runtime=False,
     ),
     rule(
         r"Transformers does not recognize this architecture|are not supported for now"
-        r"|architectures? \[?['\"\w, ]{1,200}\]? (?:is|are|failed|was|were) (?:not supported"
-        r"|to be inspected|supported in)|has no vLLM implementation|Unrecognized model in "
+        r"|architectures? \[?['\"\w, ]{1,200}\]? (?:is|are|was|were) (?:not supported"
+        r"|supported in)|has no vLLM implementation|Unrecognized model in "
         r"|Unrecognized configuration class|requires you to execute the configuration file"
-        r"|Cannot find model module",
+        r"|contains custom code which must be executed|No model architectures are specified"
+        r"|Tokenizer class \w{1,80} does not exist|did not match any variant of untagged enum"
+        r"|There is no module or parameter named|weights were not initialized from checkpoint"
+        r"|No compressed-tensors compatible scheme|Unsupported quantization config"
+        r"|Cannot find model module|Unknown gguf model_type"
+        r"|config file at .{1,300} is not a valid JSON",
         says(CauseClass.UNSUPPORTED_MODEL, Blame.USER, Stage.INIT),
         at_runtime=False,
     ),
     rule(
-        r"(?P<refused>GatedRepoError|Access to model .{0,200} is restricted|gated repo"
-        r"|403 (?:Client Error|Forbidden)|Invalid user token|Invalid username or password"
-        r"|[Tt]oken is required|awaiting a review from the repo|not in the authorized list"
-        r"|Invalid credentials in Authorization header)",
-        _hub,
-        Weight.LIKELY,
-        at_runtime=False,
-    ),
-    rule(
-        r"Repository Not Found|RepositoryNotFoundError|RevisionNotFoundError"
-        r"|(?<!Local)EntryNotFoundError"
-        r"|404 Client Error|Invalid repository ID or local directory|is not a local folder"
-        r"|Incorrect path_or_model_id|is not a valid model identifier"
-        r"|does not appear to have a file named|Cannot find any "
-        r"model weights"
-        r"|HFValidationError|Repo id must (?:be|use)|is not a valid git identifier"
-        r"|(?:FileNotFoundError|NotADirectoryError): .{0,200}(?:model|config\.json|\.safetensors|/)"
-        r"|(?:Error no file|No such file).{0,100}(?:config\.json|safetensors|tokenizer)"
-        r"|SafetensorError|Error while deserializing header",
-        says(CauseClass.MISSING_MODEL, Blame.USER, Stage.INIT),
-        Weight.LIKELY,
-        at_runtime=False,
-    ),
-    rule(
-        r"(?P<refused>401 Client Error|401 Unauthorized)",
-        _hub,
+        r"architectures? .{1,200} failed to be inspected",
+        says(CauseClass.UNSUPPORTED_MODEL, Blame.USER, Stage.INIT),
         Weight.PLAIN,
         at_runtime=False,
     ),
-    rule(
-        r"(?P<refused>(?!))|LocalEntryNotFoundError|(?:We c|C)ouldn't connect to 'https?://"
-        r"|OfflineModeIsEnabled|outgoing traffic has been disabled|HfHubHTTPError"
-        r"|(?:429|50\d) (?:Client|Server) Error|Max retries exceeded with url"
-        r"|Failed to resolve '|Name or service not known|Temporary failure in name resolution"
-        r"|(?:ReadTimeout|ConnectTimeout|ConnectError|SSLError|ConnectionError): .{0,300}"
-        r"(?:hugging|hf\.co|modelscope|HTTPSConnectionPool)",
-        _hub,
-        Weight.LIKELY,
-        at_runtime=False,
-    ),
+    *hub_rules.RULES,
     rule(
         r"validation errors? for \w*(?:Config|Args)\b|argparse\.ArgumentTypeError"
         r"|ArgumentError: ",
         _refused,
+        Weight.LIKELY,
+        at_runtime=False,
+    ),
+    rule(
+        rf"^\s*(?:Value|Assertion) error, .{{1,2000}}\[type=\w+_error\b|{_REFUSALS}(?!.*[Pp]rompt)"
+        r".{0,400}(?<![\w\-])`?--[a-z][\w\-]{2,60}",
+        says(CauseClass.BAD_ARGUMENTS, Blame.USER, Stage.INIT),
+        Weight.LIKELY,
+        at_runtime=False,
+    ),
+    rule(
+        rf"(?:Value|NotImplemented|Assertion)Error: (?!.*[Pp]rompt).{{0,400}}\b(?:{_ARGUMENTS})\b",
+        _named,
         Weight.LIKELY,
         at_runtime=False,
     ),
