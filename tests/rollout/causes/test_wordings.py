@@ -262,3 +262,31 @@ def test_what_shippers_put_before_a_line_changes_nothing(prefix, process):
 )
 def test_the_message_begins_where_the_engine_speaks(line):
     assert classify(f"{line}{OOM}").message == OOM
+
+
+def test_an_export_of_a_cloud_doubles_quotes():
+    rows = [
+        "1756144012300,(EngineCore_0 pid=75) " + LOADS + "#015",
+        f'1756144012376,"(EngineCore_0 pid=75) ERROR 08-25 10:46:52 [core.py:1] {HEAD}#015"',
+        '1756144012376,"(EngineCore_0 pid=75) ERROR 08-25 10:46:52 [core.py:1]   File '
+        '""/opt/vllm/v1/worker/gpu_model_runner.py"", line 1980, in load_model#015"',
+        f'1756144012376,"(EngineCore_0 pid=75) ERROR 08-25 10:46:52 [core.py:1] {OOM}#015"',
+    ]
+    cause = classify("\n".join(rows))
+    assert (cause.cause_class, cause.blame) == (C.OOM_WEIGHTS, USER)
+    assert cause.message == OOM
+
+
+BANNER = "INFO 11-29 11:00:00 [api_server.py:1] vLLM API server version 0.32.0"
+NO_BLOCKS = "ValueError: No available memory for the cache blocks."
+
+
+@pytest.mark.parametrize(
+    ("before", "banner"),
+    [
+        pytest.param("vllm serve: error: unrecognized arguments: --x 8", BANNER, id="a flag"),
+        pytest.param(f"{BANNER}\n{OOM}", f"(APIServer pid=1) {BANNER}", id="an older engine"),
+    ],
+)
+def test_a_later_start_is_not_blamed_for_an_earlier_one(before, banner):
+    assert classify(f"{before}\n{banner}\n{NO_BLOCKS}").cause_class is C.NO_CACHE_BLOCKS

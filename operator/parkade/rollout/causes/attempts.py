@@ -8,7 +8,7 @@ SERVER_BANNER = re.compile(r"vLLM (?:API )?server version |[█▄▀] +version 
 ENGINE_BANNER = re.compile(r"Initializing (?:a V1|an) LLM engine")
 _ACTIVITY = re.compile(
     r"Initializing (?:a V1|an) LLM engine|Traceback \(most recent call last\)|Model loading took"
-    r"|KV cache size|startup complete|initialization failed|Starting to load model|Error: "
+    r"|KV cache size|startup complete|initialization failed|Starting to load model|[Ee]rror: "
 )
 
 
@@ -45,7 +45,7 @@ def _is_new(kind: str, line: Line, seen: set[tuple[str, str]]) -> bool:
     if kind == "engine":
         return (kind, _name(line)) in seen
     siblings = {name for seen_kind, name in seen if seen_kind == "server"}
-    return not siblings or _name(line) in siblings or not _name(line)
+    return not siblings or "" in siblings or _name(line) in siblings or not _name(line)
 
 
 def _name(line: Line) -> str:

@@ -70,7 +70,7 @@ RULES: tuple[Rule, ...] = (
         r"|Assertion (?:failed|error)[: ].{0,200}(?:deep_gemm|DeepGEMM|csrc|jit_kernels|\.[ch]pp:)"
         r"|[Hh]ead[ _]size \d+ is not supported|No valid attention backend|Triton is not available"
         r"|cuDNN (?:Frontend )?error|CUDNN_STATUS_\w+"
-        r"|[Ff]lash ?[Aa]ttention (?:only supports|build does not support)"
+        r"|[Ff]lash ?[Aa]ttention(?:-\d)? (?:only supports|requires|build does not support)"
         r"|No operator found for `|unable to find an engine to execute"
         r"|No \w{1,20} MoE backend supports|Failed: Cuda error "
         r"|type fp8e4nv not supported|Could not find nvcc|cutlass_\w+, ",

@@ -51,6 +51,9 @@ _SYSLOG = re.compile(
 )
 """What journald and rsyslog put before a line: time, host, and the program with its pid."""
 
+_CSV = re.compile(r'\d{10,16},"?')
+"""An export of a cloud's log service: milliseconds, and a cell with its quotes doubled."""
+
 _QUOTED = re.compile(r"[ \t]{0,4}[>|] ")
 _BEFORE_PROCESS = re.compile(
     r"[^\"']{1,160}?(?=\((?:EngineCore|A[Pp][Ii]Server|Worker|VllmWorker|RayWorker)[\w+\- ]{0,40}"
@@ -201,6 +204,8 @@ def _clip(line: str) -> str:
 def _unwrap(line: str, depth: int) -> Iterator[tuple[str, str, str]]:
     """Yield (process, level, message) of a line, several for a JSON line with a traceback."""
     process = level = ""
+    if depth == 0 and (found := _CSV.match(line)):
+        line = line[found.end() :].removesuffix('"').replace('""', '"').replace("#015", "")
     if depth == 0 and not _VLLM.match(line) and (found := _BEFORE_PROCESS.match(line)):
         line = line[found.end() :]
     rest = line
