@@ -265,12 +265,13 @@ def test_the_message_begins_where_the_engine_speaks(line):
 
 
 def test_an_export_of_a_cloud_doubles_quotes():
+    said = "(EngineCore_0 pid=75) ERROR 08-25 10:46:52 [core.py:1] "
+    frame = code("vllm/v1/worker/gpu_model_runner.py", "load_model").replace('"', '""')
     rows = [
-        "1756144012300,(EngineCore_0 pid=75) " + LOADS + "#015",
-        f'1756144012376,"(EngineCore_0 pid=75) ERROR 08-25 10:46:52 [core.py:1] {HEAD}#015"',
-        '1756144012376,"(EngineCore_0 pid=75) ERROR 08-25 10:46:52 [core.py:1]   File '
-        '""/opt/vllm/v1/worker/gpu_model_runner.py"", line 1980, in load_model#015"',
-        f'1756144012376,"(EngineCore_0 pid=75) ERROR 08-25 10:46:52 [core.py:1] {OOM}#015"',
+        f"1756144012300,(EngineCore_0 pid=75) {LOADS}#015",
+        f'1756144012376,"{said}{HEAD}#015"',
+        f'1756144012376,"{said}{frame}#015"',
+        f'1756144012376,"{said}{OOM}#015"',
     ]
     cause = classify("\n".join(rows))
     assert (cause.cause_class, cause.blame) == (C.OOM_WEIGHTS, USER)

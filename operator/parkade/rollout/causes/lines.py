@@ -51,8 +51,10 @@ _SYSLOG = re.compile(
 )
 """What journald and rsyslog put before a line: time, host, and the program with its pid."""
 
-_CSV = re.compile(r'\d{10,16},"?')
-"""An export of a cloud's log service: milliseconds, and a cell with its quotes doubled."""
+_CSV = re.compile(
+    r'^\d{10,16},(?:"(?P<quoted>(?:[^"\n]|"")*)"|(?P<bare>[^"\n]*))\r?$', re.MULTILINE
+)
+"""A row of a cloud's log export: milliseconds, and a cell with its quotes doubled."""
 
 _QUOTED = re.compile(r"[ \t]{0,4}[>|] ")
 _BEFORE_PROCESS = re.compile(
@@ -136,7 +138,7 @@ def read_lines(text: str) -> list[Line]:
     """
     lines: list[Line] = []
     for raw in _halves(
-        [raw for raw in _NEWLINES.split(clean(redact_blocks(bounded(text)))) if raw.strip()]
+        [x for x in _NEWLINES.split(_cells(clean(redact_blocks(bounded(text))))) if x.strip()]
     ):
         whole = _clip(raw)
         is_json = whole.lstrip().startswith("{")
@@ -144,6 +146,17 @@ def read_lines(text: str) -> list[Line]:
             shown = f"{level}: {message}" if level in _QUIET else message
             lines.append(Line(len(lines), process, level, message, shown if is_json else whole))
     return _halves(lines)
+
+
+def _cells(text: str) -> str:
+    """Return the cells of an export's rows; other texts stay as they are."""
+
+    def cell(found: re.Match[str]) -> str:
+        quoted = found["quoted"]
+        inner = found["bare"] if quoted is None else quoted.replace('""', '"')
+        return inner.removesuffix("#015")
+
+    return _CSV.sub(cell, text)
 
 
 def _halves(items: list[T]) -> list[T]:
@@ -204,8 +217,6 @@ def _clip(line: str) -> str:
 def _unwrap(line: str, depth: int) -> Iterator[tuple[str, str, str]]:
     """Yield (process, level, message) of a line, several for a JSON line with a traceback."""
     process = level = ""
-    if depth == 0 and (found := _CSV.match(line)):
-        line = line[found.end() :].removesuffix('"').replace('""', '"').replace("#015", "")
     if depth == 0 and not _VLLM.match(line) and (found := _BEFORE_PROCESS.match(line)):
         line = line[found.end() :]
     rest = line
