@@ -109,6 +109,8 @@ MODELS = [
     row("a tokenizer that is not there", C.MISSING_MODEL, USER,
         "OSError: Can't load tokenizer for '/models/x'. If you were trying to load it from "
         "'https://huggingface.co/models', make sure you don't have a local directory"),
+    row("a segment of shared memory is no model", C.UNKNOWN, UNKNOWN,
+        "FileNotFoundError: [Errno 2] No such file or directory: '/psm_8bd9cd3f'"),
     row("a compiler's file is no model", C.UNKNOWN, UNKNOWN,
         "FileNotFoundError: [Errno 2] No such file or directory: '/root/.triton/cache/de/fused.json"
         ".tmp.pid_1_2'"),
@@ -192,6 +194,9 @@ GPU = [
 ]  # fmt: skip
 
 MEMORY = [
+    row("memory that changed, the older words", C.MEMORY_CHANGED_WHILE_PROFILING, ENVIRONMENT,
+        "AssertionError: Error in memory profiling. This happens when the GPU memory was not "
+        "properly cleaned up before initializing the vLLM instance."),
     row("cuBLAS finds no memory beside the pool", C.OOM_CUDAGRAPH_CAPTURE, SETTINGS,
         POOL, "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling "
         "`cublasCreate(handle)`"),

@@ -44,6 +44,7 @@ RULES: tuple[Rule, ...] = (
     ),
     rule(
         r"^Killed$|line \d+: +\d+ Killed\b|\bOOMKilled\b|oom-kill"
+        r"|killed by signal:? (?:9|Killed|SIGKILL)|was sent SIGKILL"
         r"|Out of memory: Killed process|Memory cgroup out of memory"
         r"|(?:exit code: |exitcode[=: ]+|'[\w.\- ]+': )-9\b",
         says(CauseClass.HOST_OUT_OF_MEMORY, Blame.ENVIRONMENT),

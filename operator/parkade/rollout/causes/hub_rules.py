@@ -16,9 +16,10 @@ def _hub(blame: Blame) -> Answer:
 
 
 _NO_CACHE = (
-    r"(?!.*(?:\.triton|torchinductor|torch_extensions|_cache/|'/(?:tmp|proc|dev|sys)/|\.so\b))"
+    r"(?!.*(?:\.triton|torchinductor|torch_extensions|_cache/|'/(?:tmp|proc|dev|sys)/"
+    r"|/(?:psm|torch|sem)[_.]|/bin/|\.(?:so|lock|sock|tmp|cu|cubin|pyi?)\b))"
 )
-"""Files of the system and of compilers are no models."""
+"""Files of the system, of compilers and of shared memory are no models."""
 
 _URL = r"for url:? '?https?://"
 

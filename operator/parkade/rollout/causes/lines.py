@@ -41,12 +41,10 @@ _NEWLINES = re.compile(
 )
 """Where a line ends: also where another process wrote into it before its newline came."""
 
-_STAMP = re.compile(
-    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?[ \t]+"
-    r"|\[\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[^\]\s]{0,20}\] ?"
-)
+_ISO = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?[ \t]+"
+_STAMP = re.compile(rf"{_ISO}|\[\d{{4}}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[^\]\s]{{0,20}}\] ?")
 _SYSLOG = re.compile(
-    r"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)? )?"
+    rf"(?:[A-Z][a-z]{{2}} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)? |{_ISO})"
     r"[\w.\-]{1,80} [\w.\-/@]{1,80}\[\d+\]: ?"
 )
 """What journald and rsyslog put before a line: time, host, and the program with its pid."""
@@ -239,7 +237,7 @@ def _unwrap(line: str, depth: int) -> Iterator[tuple[str, str, str]]:
 
 def _strip_one(line: str) -> tuple[str, str, str]:
     """Take one prefix off a line; return the rest, and the process or level that it named."""
-    for pattern in (_STAMP, _CRI, _POD, _SYSLOG, _QUOTED):
+    for pattern in (_SYSLOG, _STAMP, _CRI, _POD, _QUOTED):
         if found := pattern.match(line):
             return line[found.end() :], "", ""
     if (found := _PROCESS.match(line)) and (found["pid"] or found["rank"]):

@@ -31,6 +31,7 @@ OUT_OF_MEMORY = re.compile(
     r"(?:CUDA|HIP|XPU) (?:error: |Error: )?out of memory|Tried to allocate [\d.]+ ?[KMGT]?i?B"
     r"|Cuda failure (?:\d+ )?'out of memory'|cudaErrorMemoryAllocation"
     r"|(?<!ray\.exceptions\.)\bOutOfMemoryError\b|CUDA driver error: out of memory"
+    r"|OUT_OF_DEVICE_MEMORY"
     r"|Cuda error \S{1,200} 'out of memory'"
     r"|Triton Error \[(?:CUDA|HIP)\]: out of memory|hipErrorOutOfMemory|CUDA_ERROR_OUT_OF_MEMORY"
 )
@@ -276,7 +277,7 @@ RULES: tuple[Rule, ...] = (
     rule(_DISPATCH, _dispatcher),
     rule(r"CUBLAS_STATUS_ALLOC_FAILED", _cublas),
     rule(
-        r"Error in memory profiling\. Initial free memory",
+        r"Error in memory profiling\.",
         says(CauseClass.MEMORY_CHANGED_WHILE_PROFILING, Blame.ENVIRONMENT, Stage.PROFILE),
         Weight.LIKELY,
         at_runtime=False,

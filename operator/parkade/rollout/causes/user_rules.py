@@ -39,7 +39,9 @@ def _named(finding: Finding, scene: Scene) -> RootCause | None:
     return RootCause(CauseClass.BAD_ARGUMENTS, Blame.USER, stage=Stage.INIT)
 
 
-_REFUSALS = r"(?:Value|NotImplemented|Type|Key|Assertion|ArgumentType)Error: "
+_NAMES = r"^(?:\w{1,60}\.){0,6}"
+_NO_PROMPT = r"(?!.{0,1000}[Pp]rompt)"
+_REFUSALS = _NAMES + r"(?:Value|NotImplemented|Type|Key|Assertion|ArgumentType)Error: "
 _ARGUMENTS = (
     r"max_num_batched_tokens|max_model_len|tensor_parallel_size|pipeline_parallel_size"
     r"|data_parallel_size|num_speculative_tokens|kv_cache_dtype|block_size|served_model_name"
@@ -102,14 +104,15 @@ RULES: tuple[Rule, ...] = (
         at_runtime=False,
     ),
     rule(
-        rf"^\s*(?:Value|Assertion) error, .{{1,2000}}\[type=\w+_error\b|{_REFUSALS}(?!.*[Pp]rompt)"
+        rf"^\s*(?:Value|Assertion) error, .{{1,2000}}\[type=\w+_error\b|{_REFUSALS}{_NO_PROMPT}"
         r".{0,400}(?<![\w\-])`?--[a-z][\w\-]{2,60}",
         says(CauseClass.BAD_ARGUMENTS, Blame.USER, Stage.INIT),
         Weight.LIKELY,
         at_runtime=False,
     ),
     rule(
-        rf"(?:Value|NotImplemented|Assertion)Error: (?!.*[Pp]rompt).{{0,400}}\b(?:{_ARGUMENTS})\b",
+        rf"{_NAMES}(?:Value|NotImplemented|Assertion)Error: {_NO_PROMPT}"
+        rf".{{0,400}}\b(?:{_ARGUMENTS})\b",
         _named,
         Weight.LIKELY,
         at_runtime=False,
