@@ -186,6 +186,15 @@ GPU = [
     row("a warning of torch is no failure", C.UNKNOWN, UNKNOWN,
         "cuda/__init__.py:118: UserWarning: CUDA initialization: The NVIDIA driver on your system "
         "is too old (found version 12020)."),
+    row("kernels that the image lacks", C.KERNEL_ERROR_IN_PROFILE_RUN, ENVIRONMENT, LOADS,
+        "RuntimeError: DeepGEMM backend is not available or outdated. Please install or update "
+        "the `deep_gemm` to a newer version to enable FP8 kernels."),
+    row("processes that do not reach each other", C.NCCL_FAILURE, ENVIRONMENT,
+        "RuntimeError: Gloo connectFullMesh failed with "
+        "[../third_party/gloo/gloo/transport/tcp/pair.cc:144] no error"),
+    row("a node that never joined", C.START_TIMED_OUT, ENVIRONMENT,
+        "torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 1/2 "
+        "clients joined."),
     row("NCCL while the groups are taken down", C.UNKNOWN, UNKNOWN,
         HEAD, code("vllm/distributed/parallel_state.py", "destroy_model_parallel"),
         "torch.distributed.DistBackendError: NCCL error in: NCCLUtils.cpp:133, unhandled cuda "
@@ -267,6 +276,14 @@ def test_what_shippers_put_before_a_line_changes_nothing(prefix, process):
 )
 def test_the_message_begins_where_the_engine_speaks(line):
     assert classify(f"{line}{OOM}").message == OOM
+
+
+@pytest.mark.parametrize("margin", [" " * 4, " " * 8])
+def test_a_block_of_yaml_is_read_as_what_it_holds(margin):
+    lines = [LOADS, HEAD, code("triton/runtime/jit.py", "run"), "    raise error", "KeyError: 'x'"]
+    cause = classify("\n".join(margin + line for line in lines))
+    assert cause.cause_class is C.KERNEL_ERROR_IN_PROFILE_RUN
+    assert cause.message == "KeyError: 'x'"
 
 
 def test_an_export_of_a_cloud_doubles_quotes():

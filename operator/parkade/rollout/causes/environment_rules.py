@@ -72,7 +72,7 @@ RULES: tuple[Rule, ...] = (
         r"|cuDNN (?:Frontend )?error|CUDNN_STATUS_\w+"
         r"|[Ff]lash ?[Aa]ttention(?:-\d)? (?:only supports|requires|build does not support)"
         r"|No operator found for `|unable to find an engine to execute"
-        r"|No \w{1,20} MoE backend supports|Failed: Cuda error "
+        r"|DeepGEMM backend is not available|No \w{1,20} MoE backend supports|Failed: Cuda error "
         r"|type fp8e4nv not supported|Could not find nvcc|cutlass_\w+, ",
         _gpu(_always(CauseClass.KERNEL_ERROR_IN_PROFILE_RUN)),
     ),
@@ -96,7 +96,7 @@ RULES: tuple[Rule, ...] = (
     ),
     rule(
         r"ncclUnhandledCudaError|ncclSystemError|ncclInternalError|ncclInvalidUsage"
-        r"|NCCL error: (?:unhandled|internal|invalid)",
+        r"|Gloo connectFullMesh failed|NCCL error: (?:unhandled|internal|invalid)",
         _nccl,
         Weight.LIKELY,
     ),
@@ -118,7 +118,8 @@ RULES: tuple[Rule, ...] = (
         Weight.SYMPTOM,
     ),
     rule(
-        r"Timed out waiting for (?:new )?engine(?: core processes|s to send)",
+        r"Timed out waiting for (?:new )?engine(?: core processes|s to send)"
+        r"|Timed out after \d+ seconds waiting for clients",
         says(CauseClass.START_TIMED_OUT, Blame.ENVIRONMENT),
         Weight.SYMPTOM,
         at_runtime=False,

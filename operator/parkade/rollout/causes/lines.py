@@ -25,6 +25,9 @@ WHOLE_CHARS = 1_000_000
 HEAD_CHARS = 300_000
 TAIL_CHARS = 400_000
 AROUND_CHARS = 30_000
+_MARGIN = 4
+"""A text indented as a whole by at least this (a block of YAML) is moved back; frames are not."""
+
 MAX_LINES = 16_000
 """Half from the beginning and half from the end, where a text has more (short) lines."""
 
@@ -135,10 +138,11 @@ def read_lines(text: str) -> list[Line]:
     Secrets that span lines (private keys) are taken out here, those within a line when shown.
     """
     lines: list[Line] = []
-    for raw in _halves(
-        [x for x in _NEWLINES.split(_cells(clean(redact_blocks(bounded(text))))) if x.strip()]
-    ):
-        whole = _clip(raw)
+    split = _NEWLINES.split(_cells(clean(redact_blocks(bounded(text)))))
+    raws = _halves([x for x in split if x.strip()])
+    margin = min((len(x) - len(x.lstrip(" ")) for x in raws), default=0)
+    for raw in raws:
+        whole = _clip(raw[margin if margin >= _MARGIN else 0 :])
         is_json = whole.lstrip().startswith("{")
         for process, level, message in _unwrap(whole, depth=0):
             shown = f"{level}: {message}" if level in _QUIET else message
