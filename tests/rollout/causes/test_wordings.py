@@ -33,6 +33,15 @@ def row(name: str, cause_class: CauseClass, blame: Blame, *lines: str):
 
 
 ARGUMENTS = [
+    row("a value that is not among those named", C.BAD_ARGUMENTS, USER, LOADS,
+        "ValueError: moe_backend='triton' is not supported for NvFP4 MoE. Expected one of "
+        "['cutlass', 'flashinfer_trtllm', 'marlin', 'emulation']."),
+    row("a value beside those that are valid", C.BAD_ARGUMENTS, USER,
+        "ValueError: Unknown Mamba SSU backend: 'CUDA'. Valid options are: TRITON, FLASHINFER.",
+        "INFO:     Shutting down"),
+    row("a backend that was asked for and does not fit", C.BAD_ARGUMENTS, USER, LOADS,
+        "ValueError: NvFp4 MoE backend 'FLASHINFER_TRTLLM' does not support the deployment "
+        "configuration since kernel does not support current device cuda."),
     row("a model as a flag", C.BAD_ARGUMENTS, USER,
         "ValueError: With `vllm serve`, you should provide the model as a positional argument or "
         "in a config file instead of via the `--model` option."),
@@ -146,7 +155,7 @@ HOST = [
         "denied: '/.triton'"),
     row("a compiler passes a full disk on", C.DISK_FULL, ENVIRONMENT,
         LOADED, "torch._inductor.exc.InductorError: RuntimeError: Failed to run autotuning code "
-        "block: [Errno 122] Disk quota exceeded: '/home/x/.cache/vllm'"),
+        "block: [Errno 122] Disk quota exceeded: '/data/.cache/vllm'"),
     row("the port, after the server said that it is up", C.ADDRESS_IN_USE, ENVIRONMENT,
         "INFO:     Application startup complete.",
         "ERROR:    [Errno 98] error while attempting to bind on address ('0.0.0.0', 9000): "
@@ -192,6 +201,15 @@ GPU = [
     row("processes that do not reach each other", C.NCCL_FAILURE, ENVIRONMENT,
         "RuntimeError: Gloo connectFullMesh failed with "
         "[../third_party/gloo/gloo/transport/tcp/pair.cc:144] no error"),
+    row("a check in a kernel's own source", C.KERNEL_ERROR_IN_PROFILE_RUN, ENVIRONMENT, LOADED,
+        HEAD, code("flashinfer/fused_moe/core.py", "trtllm_fp8_block_scale_moe"),
+        '  File "/src/csrc/trtllm_fused_moe_kernel_launcher.cu", line 1645, in void run()',
+        "RuntimeError: Check failed: routing_logits.dtype() == dl_bfloat16 (float32 vs. bfloat16) "
+        ": routing_logits must be bfloat16."),
+    row("a platform without unified addressing", C.CUDA_ERROR_IN_ENGINE_INIT, ENVIRONMENT,
+        "RuntimeError: UVA is not available"),
+    row("a front end that never answered", C.START_TIMED_OUT, ENVIRONMENT,
+        "RuntimeError: Did not receive response from front-end process within 5 minutes"),
     row("a node that never joined", C.START_TIMED_OUT, ENVIRONMENT,
         "torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 1/2 "
         "clients joined."),
@@ -284,6 +302,25 @@ def test_a_block_of_yaml_is_read_as_what_it_holds(margin):
     cause = classify("\n".join(margin + line for line in lines))
     assert cause.cause_class is C.KERNEL_ERROR_IN_PROFILE_RUN
     assert cause.message == "KeyError: 'x'"
+
+
+CUT = "ValueError: max_num_batched_tokens is"
+
+
+def test_a_sentence_that_the_log_cuts_blames_nobody_and_is_shown():
+    cause = classify(CUT)
+    assert (cause.cause_class, cause.blame) == (C.UNKNOWN, UNKNOWN)
+    assert cause.message == CUT
+
+
+def test_a_line_whose_end_was_seen_is_not_cut():
+    assert classify(f"{CUT}\n").cause_class is C.BAD_ARGUMENTS
+
+
+def test_a_headline_without_its_reason_is_shown():
+    cause = classify("pydantic_core.ValidationError: 1 validation error for ModelConfig")
+    assert (cause.cause_class, cause.blame) == (C.UNKNOWN, UNKNOWN)
+    assert cause.message.endswith("1 validation error for ModelConfig")
 
 
 def test_an_export_of_a_cloud_doubles_quotes():

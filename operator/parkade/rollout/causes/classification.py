@@ -69,7 +69,7 @@ def _with_container(cause: RootCause, weight: Weight, evidence: ContainerEvidenc
 
 def _from_log(text: str, evidence: ContainerEvidence) -> tuple[RootCause, Weight]:
     """Return the log's answer and how sure it is."""
-    scene = Scene(last_attempt(read_lines(text)), evidence)
+    scene = Scene(last_attempt(read_lines(text)), evidence, text.endswith("\n"))
     if found := root(scene):
         finding, answer = found
         told = replace(

@@ -90,7 +90,7 @@ RULES: tuple[Rule, ...] = (
         r"|Device string must not be empty|CUDA_ERROR_(?!OUT_OF_MEMORY)|NVMLError|uncorrectable ECC"
         r"|Cannot re-initialize CUDA|Xid \(PCI|invalid device ordinal|system not yet initialized"
         r"|GPU is lost|NVML_SUCCESS|Driver/library version mismatch"
-        r"|libcuda\.so cannot found|has no [GT]PU available"
+        r"|libcuda\.so cannot found|has no [GT]PU available|UVA is not available"
         r"|fallen off the bus",
         _gpu(_device),
     ),
@@ -119,7 +119,8 @@ RULES: tuple[Rule, ...] = (
     ),
     rule(
         r"Timed out waiting for (?:new )?engine(?: core processes|s to send)"
-        r"|Timed out after \d+ seconds waiting for clients",
+        r"|Timed out after \d+ seconds waiting for clients"
+        r"|Did not receive response from front-end process",
         says(CauseClass.START_TIMED_OUT, Blame.ENVIRONMENT),
         Weight.SYMPTOM,
         at_runtime=False,

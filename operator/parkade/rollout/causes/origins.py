@@ -16,7 +16,8 @@ CODE = re.compile(r'\s*File "')
 
 _KERNEL_FILE = re.compile(
     r'File "[^"]{0,400}(?:flashinfer|triton|torch/_inductor|torch_compile_cache'
-    r"|_custom_ops\.py|torch/_ops\.py|deep_gemm|flash_attn|cutlass|tilelang|/fla/ops|xformers|_C\.)"
+    r"|_custom_ops\.py|torch/_ops\.py|deep_gemm|flash_attn|cutlass|tilelang|/fla/ops|xformers|_C\."
+    r"|/csrc/|\.cuh?\"|tvm_ffi|/aiter/)"
 )
 _CONFIG_FILE = re.compile(
     r'File "[^"]{0,400}vllm/(?:config/|config\.py|envs\.py|engine/arg_utils\.py|platforms/'

@@ -102,6 +102,15 @@ def root(scene: Scene) -> tuple[Finding, RootCause] | None:
         complete = replace(one, siblings=siblings)
         if answer := one.rule.answer(complete, scene):
             return complete, answer
+    return _declined(found, scene)
+
+
+def _declined(found: list[Finding], scene: Scene) -> tuple[Finding, RootCause] | None:
+    """Return an exception that its own rule did not hold for: it is shown, and blames nobody."""
+    for one in found:
+        if one.rule.weight < Weight.PLAIN and _EXCEPTION.match(scene.lines[one.index].text):
+            cause = RootCause(CauseClass.UNKNOWN, Blame.UNKNOWN)
+            return replace(one, rule=_GENERIC, siblings=()), cause
     return None
 
 

@@ -107,6 +107,8 @@ class Scene:
 
     lines: Sequence[Line]
     container: ContainerEvidence
+    is_whole: bool = False
+    """Whether the last line's end was seen, so that it is not cut."""
 
     @cached_property
     def marks(self) -> tuple[tuple[int, Stage, str], ...]:
@@ -147,8 +149,9 @@ class Scene:
         return self.started_at is not None or any(_AT_WORK.search(x.text) for x in self.lines)
 
     def ends_within(self, index: int) -> bool:
-        """Whether the log ends in this line, and not at the end of a sentence."""
-        return index == len(self.lines) - 1 and not _SENTENCE.search(self.lines[index].text)
+        """Whether the log ends in this line, and perhaps not at the line's end."""
+        is_last = not self.is_whole and index == len(self.lines) - 1
+        return is_last and not _SENTENCE.search(self.lines[index].text)
 
     @cached_property
     def reached(self) -> Stage | None:

@@ -2,6 +2,7 @@
 
 from parkade.rollout.causes import hub_rules
 from parkade.rollout.causes.cause import Blame, CauseClass, RootCause, Stage
+from parkade.rollout.causes.origins import by_origin
 from parkade.rollout.causes.rules import Finding, Rule, Weight, rule, says
 from parkade.rollout.causes.stages import Scene
 
@@ -32,10 +33,10 @@ def _reason(finding: Finding, scene: Scene) -> list[str]:
     return reason
 
 
-def _named(finding: Finding, scene: Scene) -> RootCause | None:
+def _named(finding: Finding, scene: Scene) -> RootCause:
     """Blame the user for an argument that an error names, unless the log ends in its sentence."""
     if scene.ends_within(finding.index):
-        return None
+        return by_origin(finding, scene)
     return RootCause(CauseClass.BAD_ARGUMENTS, Blame.USER, stage=Stage.INIT)
 
 
@@ -67,6 +68,7 @@ RULES: tuple[Rule, ...] = (
         r"|[Cc]hat template .{0,300}(?:path-like|failed to be opened)"
         r"|invalid (?:tool call|reasoning) parser|Too large swap space"
         r"|Selected backend .{0,120} is not valid for this configuration"
+        r"|\w{1,20} MoE backend '?\w{1,40}'? does not support the deployment configuration"
         r"|VLLM_\w{1,60}.{0,120}(?:appears to be a URI|must be a valid integer)"
         r"|Invalid value '.{0,120}' (?:for|in) VLLM_|provide the model as a positional argument"
         r"|\d+ is not divisible by (?:min_thread_|weight quantization block_)"
@@ -107,6 +109,14 @@ RULES: tuple[Rule, ...] = (
         rf"^\s*(?:Value|Assertion) error, .{{1,2000}}\[type=\w+_error\b|{_REFUSALS}{_NO_PROMPT}"
         r".{0,400}(?<![\w\-])`?--[a-z][\w\-]{2,60}",
         says(CauseClass.BAD_ARGUMENTS, Blame.USER, Stage.INIT),
+        Weight.LIKELY,
+        at_runtime=False,
+    ),
+    rule(
+        rf"{_NAMES}(?:Value|Key)Error: {_NO_PROMPT}\w{{1,40}}='[^']{{0,80}}' is not supported"
+        rf"|{_NAMES}(?:Value|Key)Error: {_NO_PROMPT}.{{0,200}}[.,;] (?:Valid|Supported|Available"
+        r"|Allowed|Possible) (?:options|values|backends|choices|types|methods)\b",
+        _named,
         Weight.LIKELY,
         at_runtime=False,
     ),
