@@ -267,6 +267,12 @@ PREFIXES = [
     pytest.param("> ", id="a quotation"),
     pytest.param("2025-09-02T08:04:02.875067135-07:00 ", id="a shipper's time with its zone"),
     pytest.param("vllm-1  | ", id="compose"),
+    pytest.param("2026-05-01 18:52:10.981 | ", id="a desktop's time and bar"),
+    pytest.param("371:Aug 19 18:34:27 node1 vllm[8727]: ", id="a search's line number"),
+    pytest.param(
+        "INFO 2025-11-19T20:16:36.096674521Z [resource.labels.containerName: vllm] ",
+        id="a cloud's level of the stream",
+    ),
 ]
 
 

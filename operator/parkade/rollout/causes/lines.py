@@ -45,9 +45,13 @@ _NEWLINES = re.compile(
 """Where a line ends: also where another process wrote into it before its newline came."""
 
 _ISO = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?[ \t]+"
-_STAMP = re.compile(rf"{_ISO}|\[\d{{4}}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[^\]\s]{{0,20}}\] ?")
+_NUMBER = r"(?:\d{1,7}[:-])?"  # a search's
+_STAMP = re.compile(
+    rf"(?:[A-Z]{{4,9}} )?{_ISO}\[resource\.[\w.]{{1,60}}: [^\]\s]{{1,80}}\] ?|{_NUMBER}{_ISO}"
+    rf"|\[\d{{4}}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[^\]\s]{{0,20}}\] ?"
+)
 _SYSLOG = re.compile(
-    rf"(?:[A-Z][a-z]{{2}} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)? |{_ISO})"
+    rf"{_NUMBER}(?:[A-Z][a-z]{{2}} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)? |{_ISO})"
     r"[\w.\-]{1,80} [\w.\-/@]{1,80}\[\d+\]: ?"
 )
 """What journald and rsyslog put before a line: time, host, and the program with its pid."""
