@@ -371,3 +371,86 @@ def test_a_cause_that_the_user_mended_meanwhile_no_longer_counts() -> None:
     one = candidate(NEW, since=seconds_ago(1000), terminations=(early,))
     healed = pod(NEW, "new-1", ready_since=seconds_ago(60), restart_count=1, terminations=1)
     assert judge(one, [healed], {}, None, ROLLOUT, NOW).verdict is Verdict.SUCCESSFUL
+
+
+def loop(ends: int, cause: RootCause | None, watched: bool = True):
+    """A candidate whose pod ended so often before it was ready, seen each time or never."""
+    one = candidate(NEW, since=seconds_ago(1000))
+    for number in range(1, ends + 1) if watched else ():
+        evidence = {("uid-new-1", number): cause} if cause is not None else {}
+        one = judge(one, [crashed(NEW, number)], evidence, None, ROLLOUT, NOW).candidate
+    return one
+
+
+def restarted(ends: int, **changes):
+    """A pod that ended so often and runs again."""
+    times = {"restart_count": ends, "terminations": ends, "running_since": seconds_ago(70)}
+    return pod(NEW, "new-1", **{**times, "ready_since": seconds_ago(60), **changes})
+
+
+FLAPPING = {"ready_since": None, "unready_since": seconds_ago(10)}
+ENDED = {**FLAPPING, "running_since": None}
+
+
+@pytest.mark.parametrize(
+    ("before", "pods", "newest", "verdict", "late"),
+    [
+        pytest.param(
+            loop(6, PREDECESSOR), [restarted(6)], None, Verdict.SUCCESSFUL, 0, id="it is ready"
+        ),
+        pytest.param(
+            loop(4, PREDECESSOR),
+            [restarted(6)],
+            None,
+            Verdict.SUCCESSFUL,
+            0,
+            id="it is ready, and two ends went by while nobody looked",
+        ),
+        pytest.param(
+            loop(6, PREDECESSOR),
+            [restarted(6), restarted(8, ready_since=seconds_ago(5))],
+            None,
+            Verdict.FAILED,
+            2,
+            id="ready, and then ended more often than allowed",
+        ),
+        pytest.param(
+            loop(6, PREDECESSOR),
+            [restarted(6, **FLAPPING)],
+            None,
+            Verdict.PENDING,
+            0,
+            id="first seen when it is unready again, and still runs",
+        ),
+        pytest.param(
+            loop(6, PREDECESSOR),
+            [restarted(8, **ENDED)],
+            None,
+            Verdict.PENDING,
+            1,
+            id="first seen when an end made it unready again",
+        ),
+        pytest.param(
+            loop(6, USER), [restarted(6)], None, Verdict.SUCCESSFUL, 0, id="a person mended it"
+        ),
+        pytest.param(
+            loop(6, None, watched=False),
+            [restarted(6)],
+            PREDECESSOR,
+            Verdict.INCONCLUSIVE,
+            6,
+            id="nobody looked before, and the newest end is nobody's settings",
+        ),
+    ],
+)
+def test_ends_before_the_first_ready_are_not_restarts_while_soaking(
+    before, pods, newest, verdict: Verdict, late: int
+) -> None:
+    for one in pods:
+        key = (one.uid, one.terminations)
+        found = judge(before, [one], {key: newest} if newest else {}, None, ROLLOUT, NOW)
+        before = found.candidate
+    seen = [one for one in found.candidate.terminations if not one.before_ready]
+    if verdict is not Verdict.FAILED:
+        assert found.blamed is None
+    assert (found.verdict, len(seen)) == (verdict, late)

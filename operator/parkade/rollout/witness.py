@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from parkade.rollout.causes import Blame
+from parkade.rollout.causes import Blame, RootCause
 from parkade.rollout.observed import Evidence, PodState
 from parkade.rollout.record import MAX_TERMINATIONS, Candidate, SeenTermination
 
@@ -23,9 +23,10 @@ def witnessed(candidate: Candidate, pods: Iterable[PodState], evidence: Evidence
     seen = candidate.terminations
     for pod in pods:
         if pod.uid in ready or pod.was_ready:
-            ready.add(pod.uid)
             if not _ended_before(pod, candidate.since):
+                seen = seen if pod.uid in ready else _with_start(seen, pod)
                 seen = _with_late(seen, pod, evidence)
+            ready.add(pod.uid)
         elif not _ended_before(pod, candidate.since):
             old = pod.created_at is not None and pod.created_at < candidate.since - SKEW
             seen = _with_early(seen, pod, evidence, is_retry=old)
@@ -74,13 +75,38 @@ def _with_early(
     return (*seen, *missed, fresh)
 
 
+def _with_start(seen: tuple[SeenTermination, ...], pod: PodState) -> tuple[SeenTermination, ...]:
+    """Let the newest end before the first Ready stand for all of them, now that it was ready.
+
+    A loop is remembered by two of its ends. Without the number that it came to, the rest would
+    be counted as ends after the first Ready.
+    """
+    own = [one for one in seen if one.pod_uid == pod.uid]
+    until = pod.terminations - (1 if _ended_while_ready(pod) else 0)
+    if not own or own[-1].number >= until:
+        return seen
+    return tuple(replace(one, number=until) if one is own[-1] else one for one in seen)
+
+
+def _ended_while_ready(pod: PodState) -> bool:
+    """Tell whether the newest end is what made it unready, or it failed its probe alone."""
+    if pod.is_ready:
+        return False
+    running, unready = pod.running_since, pod.unready_since
+    return running is None or unready is None or unready <= running
+
+
 def _with_late(
     seen: tuple[SeenTermination, ...], pod: PodState, evidence: Evidence
 ) -> tuple[SeenTermination, ...]:
-    """Add every end after the first Ready: they are counted against maxRestarts."""
+    """Add every end after the first Ready: they are counted against maxRestarts.
+
+    Where several came at once, those without evidence are taken for more of the newest one.
+    """
     own = {one.number: one for one in seen if one.pod_uid == pod.uid}
+    cause = evidence.get((pod.uid, pod.terminations))
     added = [
-        _seen(pod.uid, number, evidence, before_ready=False)
+        _seen(pod.uid, number, evidence, before_ready=False, otherwise=cause)
         for number in range(max(own, default=0) + 1, pod.terminations + 1)
     ]
     newest = own.get(pod.terminations)
@@ -90,8 +116,15 @@ def _with_late(
     return (*seen, *added)
 
 
-def _seen(uid: str, number: int, evidence: Evidence, *, before_ready: bool) -> SeenTermination:
-    cause = evidence.get((uid, number))
+def _seen(
+    uid: str,
+    number: int,
+    evidence: Evidence,
+    *,
+    before_ready: bool,
+    otherwise: RootCause | None = None,
+) -> SeenTermination:
+    cause = evidence.get((uid, number), otherwise)
     if cause is None:
         return SeenTermination(uid, number, before_ready)
     return SeenTermination(
