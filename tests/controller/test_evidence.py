@@ -136,12 +136,20 @@ def test_rights_that_are_missing_leave_the_message():
     assert causes(kubelet, [crashed(message=LOG)]) == {("pod-uid", 1): SETTINGS}
 
 
-def test_what_the_record_has_is_not_asked_for_after_a_restart_of_the_operator(make_revision):
+@pytest.mark.parametrize(
+    ("cause", "asked"),
+    [
+        pytest.param(SETTINGS, [], id="its cause is known"),
+        pytest.param(CauseClass.UNKNOWN, ["false"], id="its log could not be read so far"),
+    ],
+)
+def test_an_end_in_the_record_is_looked_at_until_its_cause_is_known(make_revision, cause, asked):
     kubelet = Kubelet(current=LOG)
-    seen = SeenTermination("pod-uid", 1, before_ready=True)
+    seen = SeenTermination("pod-uid", 1, before_ready=True, cause_class=cause)
     candidate = Candidate(make_revision(), "User", NOW, terminations=(seen,))
-    causes(kubelet, [crashed()], record=Record(uid="u", candidate=candidate))
-    assert kubelet.asked == []
+    pods = [crashed()]
+    causes(kubelet, pods, pods, record=Record(uid="u", candidate=candidate))
+    assert kubelet.asked == asked
 
 
 def test_a_probe_that_killed_it_stands_in_its_events():

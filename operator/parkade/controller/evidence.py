@@ -119,11 +119,15 @@ class EvidenceKeeper:
 
 
 def _settled(record: Record) -> set[Key]:
-    """Return terminations that the record has with a cause already."""
+    """Return terminations that the record has with a cause already.
+
+    One without is in the record too: its log may have been out of reach, and is tried again.
+    """
     candidate = record.candidate
     return {
         (seen.pod_uid, seen.number)
         for seen in (candidate.terminations if candidate is not None else ())
+        if seen.cause_class is not CauseClass.UNKNOWN
     }
 
 
