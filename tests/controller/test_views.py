@@ -52,10 +52,38 @@ def test_a_deletion_forgets(views):
     assert views.named(rbac.PODS, "ns", "web") is None
 
 
-def test_an_answer_that_overtakes_a_deletion_does_not_bring_it_back(views):
+@pytest.mark.parametrize("version", ["3", "5"])
+def test_an_answer_that_a_deletion_overtook_does_not_bring_it_back(views, version):
     views.put(rbac.PODS, thing())
-    views.drop(rbac.PODS, thing())
-    assert views.put(rbac.PODS, thing(version="99")) is False
+    views.drop(rbac.PODS, thing(version="5"))
+    assert views.put(rbac.PODS, thing(version=version)) is False
+    assert views.replace_all(rbac.PODS, [thing(version=version)], views.uids(rbac.PODS)) == set()
+    assert views.children(rbac.PODS, KEY) == []
+
+
+def put_back(views, body):
+    views.put(rbac.CONFIGMAPS, body)
+
+
+def listed(views, body):
+    assert views.replace_all(rbac.CONFIGMAPS, [body], views.uids(rbac.CONFIGMAPS)) == {KEY}
+
+
+@pytest.mark.parametrize(
+    "seen_again",
+    [
+        pytest.param(put_back, id="our own write, or the watch"),
+        pytest.param(listed, id="a listing"),
+    ],
+)
+def test_an_object_that_lost_our_label_and_has_it_again_is_seen(views, seen_again):
+    views.put(rbac.CONFIGMAPS, thing())
+    views.drop(rbac.CONFIGMAPS, thing(version="2", endpoint=""))
+    assert views.children(rbac.CONFIGMAPS, KEY) == []
+    seen_again(views, thing(version="3"))
+    assert views.children(rbac.CONFIGMAPS, KEY) == [thing(version="3")]
+    views.drop(rbac.CONFIGMAPS, thing(version="4"))
+    assert views.put(rbac.CONFIGMAPS, thing(version="3")) is False
 
 
 def test_the_deletion_of_a_predecessor_leaves_its_successor(views):

@@ -31,7 +31,7 @@ CHILDREN: tuple[Resource, ...] = (
 """Kinds that carry the endpoint's label and are watched by it."""
 
 MAX_GONE = 10_000
-"""Uids of deleted objects that are remembered, against answers that overtake a deletion."""
+"""Deleted objects that are remembered, against answers that a deletion overtook."""
 
 
 @dataclass(slots=True)
@@ -42,15 +42,18 @@ class Views:
     _by_endpoint: dict[tuple[str, EndpointKey], dict[tuple[str, str], Raw]] = field(
         default_factory=dict
     )
-    _gone: dict[str, None] = field(default_factory=dict)
+    _gone: dict[str, str] = field(default_factory=dict)
+    """Resource versions of what was deleted, by uid. A watch says so too of an object that lost
+    the endpoint's label, and that one may come back."""
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def put(self, resource: Resource, body: Raw) -> bool:
         """Take a body in; False where what is held is the same or newer, so nothing changed."""
         place, uid = _place(body), _meta(body).get("uid", "")
         with self._lock:
-            if uid in self._gone:
+            if uid in self._gone and not _is_later(_version(body), self._gone[uid]):
                 return False
+            self._gone.pop(uid, None)
             held = self._objects.setdefault(resource.plural, {}).get(place)
             if held is not None and not _is_newer(body, held):
                 return False
@@ -64,7 +67,7 @@ class Views:
         """Forget an object that was deleted, unless another stands under its name already."""
         place, uid = _place(body), _meta(body).get("uid", "")
         with self._lock:
-            self._remember_gone(uid)
+            self._remember_gone(uid, _version(body))
             held = self._objects.get(resource.plural, {}).get(place)
             if held is not None and _meta(held).get("uid", "") == uid:
                 del self._objects[resource.plural][place]
@@ -151,9 +154,9 @@ class Views:
             if not linked:
                 del self._by_endpoint[slot]
 
-    def _remember_gone(self, uid: str) -> None:
+    def _remember_gone(self, uid: str, version: str) -> None:
         if uid:
-            self._gone[uid] = None
+            self._gone[uid] = version
         while len(self._gone) > MAX_GONE:
             del self._gone[next(iter(self._gone))]
 
@@ -173,14 +176,19 @@ def _endpoint_of(body: Raw) -> str:
     return str(labels.get(names.ENDPOINT_LABEL, "")) if isinstance(labels, Mapping) else ""
 
 
+def _version(body: Raw) -> str:
+    return str(_meta(body).get("resourceVersion", ""))
+
+
 def _is_newer(body: Raw, held: Raw) -> bool:
-    """Compare resource versions of one object, which are numbers that grow; others are taken."""
+    """Tell whether a body is news: of another object, or a later state of this one."""
     if _meta(body).get("uid") != _meta(held).get("uid"):
         return True
-    new, old = (
-        str(_meta(body).get("resourceVersion", "")),
-        str(_meta(held).get("resourceVersion", "")),
-    )
+    return _is_later(_version(body), _version(held))
+
+
+def _is_later(new: str, old: str) -> bool:
+    """Compare resource versions of one object, which are numbers that grow; others are taken."""
     if new.isdigit() and old.isdigit():
         return int(new) > int(old)
     return new != old
