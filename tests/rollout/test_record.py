@@ -113,6 +113,57 @@ def test_one_unreadable_item_costs_that_item_alone() -> None:
     assert read == replace(FULL, retry=None)
 
 
+def broken(*path, value="Paused"):
+    """The full record as another version might have written it."""
+    raw = json.loads(to_json(FLIES))
+    place = raw
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    return json.dumps(raw)
+
+
+FLIES = replace(
+    FULL,
+    surge=True,
+    history=(
+        HistoryEntry("new", settings(), "f", 1, Origin.TUNING, at(9), Verdict.PENDING, message="m"),
+        *FULL.history,
+    ),
+)
+
+
+def test_an_end_that_another_version_named_is_looked_at_again() -> None:
+    read = from_json(broken("candidate", "terminations", 0, "cause_class"), "uid-1", NOW)
+    assert read == replace(FLIES, candidate=replace(FLIES.candidate, terminations=()))
+
+
+@pytest.mark.parametrize(
+    "path", [("phase",), ("knob",), ("origin",), ("since",), ("terminations",)]
+)
+@pytest.mark.parametrize(
+    ("now", "until"),
+    [
+        pytest.param(NOW + timedelta(days=1), NOW + timedelta(days=1), id="at this time"),
+        pytest.param(None, at(9), id="as of its start, where the time is not told"),
+    ],
+)
+def test_a_candidate_that_only_another_version_reads_ends_without_blame(path, now, until) -> None:
+    read = from_json(broken("candidate", *path), "uid-1", now)
+    assert read is not None
+    assert (read.candidate, read.settled_at, read.surge) == (None, until, False)
+    assert read.quarantine == FLIES.quarantine
+    ended = read.history[0]
+    assert (ended.verdict, ended.reason, ended.until) == (Verdict.INCONCLUSIVE, "Unreadable", until)
+    assert read.history[1:] == FLIES.history[1:]
+    assert from_json(to_json(read), "uid-1") == read
+
+
+def test_what_a_newer_version_wrote_inside_a_known_field_is_gone_with_the_next_write() -> None:
+    read = from_json(broken("quarantine", 0, "newField", value=7), "uid-1")
+    assert read == FLIES
+
+
 @given(
     st.dictionaries(
         st.sampled_from(sorted(json.loads(to_json(FULL)))),

@@ -86,7 +86,7 @@ def observe(views: Views, endpoint: Endpoint, now: datetime) -> Observation:
     replica_sets = tuple(replica_set_from(one) for one in views.children(rbac.REPLICASETS, key))
     pods = tuple(pod_from(one) for one in views.children(rbac.PODS, key))
     budgets = views.in_namespace(rbac.DISRUPTION_BUDGETS, endpoint.namespace)
-    record = record_store.read(config_map, endpoint.uid)
+    record = record_store.read(config_map, endpoint.uid, now)
     return Observation(
         endpoint=endpoint,
         now=now,

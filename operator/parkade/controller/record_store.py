@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from parkade.adapters import rbac
@@ -25,11 +26,14 @@ def held(views: Views, namespace: str, name: str) -> Raw | None:
     return views.named(rbac.CONFIGMAPS, namespace, object_name(name))
 
 
-def read(config_map: Raw | None, uid: str) -> Record | None:
-    """Return the record; None where it is absent, unreadable, or of another uid."""
+def read(config_map: Raw | None, uid: str, now: datetime | None = None) -> Record | None:
+    """Return the record; None where it is absent, unreadable, or of another uid.
+
+    `now` is when a candidate ends that only another version of Parkade can read.
+    """
     data = (config_map or {}).get("data")
     text = data.get(KEY) if isinstance(data, dict) else None
-    return from_json(text if isinstance(text, str) else None, uid)
+    return from_json(text if isinstance(text, str) else None, uid, now)
 
 
 def write(
