@@ -169,6 +169,23 @@ def test_it_is_not_written(points, target):
     assert not is_written(look, found, decided(look, target=target))
 
 
+@pytest.mark.parametrize(
+    ("measured_at", "written"),
+    [
+        pytest.param("yesterday", True, id="no time at all"),
+        pytest.param("", True, id="empty"),
+        pytest.param("2026-03-01T11:30:00", False, id="without a zone: half an hour ago in UTC"),
+        pytest.param("2026-03-01T09:00:00", True, id="without a zone: three hours ago"),
+        pytest.param("9999-99-99T00:00:00Z", True, id="no such day"),
+    ],
+)
+def test_a_time_that_somebody_edited_holds_nothing_up(measured_at, written):
+    kept = measured(seen(pods=PODS), traffic(new=(16, 7.0)))
+    look = seen([replace(one, measured_at=measured_at) for one in kept], pods=PODS)
+    points = measured(look, traffic(old=(130, 45)))
+    assert is_written(look, points, decided(look)) is written
+
+
 def test_a_steady_endpoint_is_written_until_its_points_are_citable_and_then_no_more():
     kept, writes = (), 0
     for minutes in range(0, 24 * 60, 20):

@@ -7,7 +7,7 @@ where that may change a decision, so a steady endpoint causes no writes.
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from parkade.adapters.pod_speed import Ran, speed_points
 from parkade.adapters.traffic import Traffic
@@ -66,9 +66,18 @@ def _decides(decided: Plan) -> bool:
 
 
 def _is_due(old: Points, new: Points, now: datetime) -> bool:
-    stamps = (one.measured_at for one in old)
-    last = max((datetime.fromisoformat(one) for one in stamps if one), default=None)
+    moments = [time for one in old if (time := _moment(one.measured_at)) is not None]
+    last = max(moments, default=None)
     return (last is None or now - last >= FLUSH_AFTER) and matters(old, new, now)
+
+
+def _moment(text: str) -> datetime | None:
+    """Read a time of the record, which anybody can edit; None where it is none."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 def _ran(seen: Observation, pod: str, current: str) -> Ran | None:
