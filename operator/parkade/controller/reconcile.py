@@ -155,7 +155,7 @@ class Reconciler:
     def _roll_out(self, seen: Observation, decided: Plan, inputs: PlanInputs, sized: Sized) -> None:
         """Write record, children, status and events, in this order."""
         try:
-            if _may_write(decided):
+            if not decided.hands_off:
                 self.writer.record(seen, decided.record)
         finally:
             self.turns.settle(seen.key)
@@ -202,11 +202,6 @@ class _Judged:
     seen: Observation
     evidence: Evidence
     measured_kv_tokens: int | None
-
-
-def _may_write(decided: Plan) -> bool:
-    """Nothing but status is written where the plan names no target and takes nothing back."""
-    return decided.target is not None or decided.action is not Action.HOLD
 
 
 def _words(decided: Plan) -> tuple[str, str, str]:

@@ -135,5 +135,8 @@ class Plan:
     """Set where a person must act."""
     reconciling: Finding | None = None
     """Set while the user's spec is being put in place."""
+    hands_off: bool = False
+    """Nothing but status may be written, not even the record: it is deleted, suspended, only
+    advised on, or others' children are in the way."""
     requeue_after_seconds: float | None = None
     """When to look again though nothing happens; None: only when something does."""

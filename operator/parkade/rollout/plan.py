@@ -90,12 +90,15 @@ QUIET: tuple[Policy, ...] = (
 def plan(inputs: PlanInputs) -> Plan:
     """Return the one action of this pass, with its reason, the record and what to apply.
 
-    Order of use: write `plan.record` where it differs from the one that was read, apply
-    `plan.target` (None: write no child), then write the status.
+    Order of use: write `plan.record` where it differs from the one that is stored (unless
+    `plan.hands_off`), apply `plan.target` (None: write no child), then write the status.
     """
     now = situation(inputs)
-    chain = IN_FLIGHT if now.candidate is not None else QUIET
-    for policy in (*MUST_NOT_ACT, *chain):
+    for policy in MUST_NOT_ACT:
+        found = policy(now)
+        if found is not None:
+            return _consistent(now, replace(found, hands_off=found.target is None))
+    for policy in IN_FLIGHT if now.candidate is not None else QUIET:
         found = policy(now)
         if found is not None:
             return _consistent(now, found)

@@ -138,8 +138,12 @@ class Situation:
         return self.spec.rollout.strategy is not Strategy.NO_SURGE
 
     def target(self, record: Record) -> Target | None:
-        """Return what the Deployment must be under a record."""
-        revision = record.target
+        """Return what the Deployment must be under a record.
+
+        Where nothing is good and nothing is tried any more, it stays as it is: only spec.replicas
+        is copied, so that zero frees the GPUs of pods in a crash loop.
+        """
+        revision = record.target or _running(self.inputs)
         if revision is None:
             return None
         candidate = record.candidate
@@ -148,12 +152,19 @@ class Situation:
         return Target(
             revision,
             replicas=self._replicas(record, revision),
-            surge=candidate.surge if candidate is not None else record.surge,
+            surge=self._surge(record),
             min_ready_seconds=CANARY_MIN_READY_SECONDS if canary else 0,
             progress_deadline_seconds=(
                 CANARY_PROGRESS_DEADLINE_SECONDS if canary else max(600, 2 * start)
             ),
         )
+
+    def _surge(self, record: Record) -> bool:
+        if record.candidate is not None:
+            return record.candidate.surge
+        if record.target is None and self.deployment is not None:
+            return self.deployment.max_surge > 0
+        return record.surge
 
     def _replicas(self, record: Record, revision: Revision) -> int:
         """Return the number of pods: the spec's, except while two revisions must not be scaled.
@@ -237,6 +248,23 @@ def described(settings: Settings) -> str:
     """Return both knobs for people."""
     utilization = f"{settings.gpu_memory_utilization.normalize():f}"
     return f"max_num_seqs {settings.max_num_seqs}, gpu_memory_utilization {utilization}"
+
+
+def _running(inputs: PlanInputs) -> Revision | None:
+    """Return the revision of our own Deployment; None where it is absent or not readable."""
+    live = inputs.deployment
+    if live is None or live.owner_uid != inputs.endpoint.uid:
+        return None
+    if live.revision is None or live.settings is None:
+        return None
+    return Revision(
+        hash=live.revision,
+        settings=live.settings,
+        fingerprint=live.fingerprint or "",
+        inputs=live.inputs or "",
+        generation=live.spec_generation or 0,
+        template=live.template,
+    )
 
 
 def _absorbed(inputs: PlanInputs) -> Record:

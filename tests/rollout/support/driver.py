@@ -163,7 +163,7 @@ class Operator:
         inputs = self.inputs() if inputs is None else inputs
         found = plan(inputs)
         self.plans.append(found)
-        if found.record != self.record():
+        if not found.hands_off and found.record != self.record():
             self.record_text = to_json(found.record)
             self.writes += 1
         if stop_after == "record":
