@@ -76,9 +76,12 @@ class Reconciler:
         judged = self._judge(seen)
         sized = self._size(judged.seen)
         self.metrics.numbers.note(key, sized.status)
-        inputs, decided = self._plan(judged, sized)
-        decided = ledger.flushed(judged.seen, decided, sized.ledger)
-        self._roll_out(judged.seen, decided, inputs, sized)
+        try:
+            inputs, decided = self._plan(judged, sized)
+            decided = ledger.flushed(judged.seen, decided, sized.ledger)
+            self._roll_out(judged.seen, decided, inputs, sized)
+        finally:
+            self.turns.settle(key)  # the record holds the turn from here on, or nothing does
         return self._next_look(decided)
 
     def _next_look(self, decided: Plan) -> float:
@@ -154,11 +157,8 @@ class Reconciler:
 
     def _roll_out(self, seen: Observation, decided: Plan, inputs: PlanInputs, sized: Sized) -> None:
         """Write record, children, status and events, in this order."""
-        try:
-            if not decided.hands_off:
-                self.writer.record(seen, decided.record)
-        finally:
-            self.turns.settle(seen.key)
+        if not decided.hands_off:
+            self.writer.record(seen, decided.record)
         self._tell(seen, decided)
         refused: AdapterError | None = None
         try:

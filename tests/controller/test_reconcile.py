@@ -1,0 +1,140 @@
+"""Whole passes against an API server that is played: what stands where something goes wrong."""
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from parkade.adapters import rbac
+from parkade.adapters.errors import ForbiddenError
+from parkade.api.conditions import Reason
+from parkade.controller import record_store
+from parkade.controller.apply import Writer
+from parkade.controller.metrics import Metrics
+from parkade.controller.reconcile import Reconciler
+from parkade.controller.settings import OperatorSettings
+from parkade.controller.turns import Turns
+from parkade.controller.views import Views
+from parkade.sizing.workload import CannotTell
+from rollout.support.driver import Operator
+from rollout.support.objects import body
+from rollout.support.world import World
+from rollout.test_story import INITIAL, started
+
+KEY = ("serving", "contracts")
+NOT_ASKED = CannotTell(Reason.INITIALIZING, "Being asked.")
+
+
+@dataclass
+class ApiServer:
+    """Takes each write, except those of a kind that is forbidden."""
+
+    forbidden: str = ""
+    written: list[str] = field(default_factory=list)
+    status: dict[str, Any] = field(default_factory=dict)
+    events: list[str] = field(default_factory=list)
+
+    def apply(self, resource, manifest, **_version):
+        if resource.kind == self.forbidden:
+            raise ForbiddenError(f"{resource.plural} is forbidden: parkade cannot patch it")
+        self.written.append(resource.kind)
+        return _stored(manifest, len(self.written))
+
+    def apply_status(self, _namespace, _name, uid, status, _version):
+        self.status = status
+        meta = {"namespace": KEY[0], "name": KEY[1], "uid": uid}
+        return _stored({"metadata": meta, "status": status}, len(self.written))
+
+    def create(self, _resource, event):
+        self.events.append(event["reason"])
+        return event
+
+    def list(self, *_args, **_selectors):
+        return []
+
+    def condition(self, kind):
+        found = next(one for one in self.status["conditions"] if one["type"] == kind)
+        return found["status"], found["reason"], found["message"]
+
+
+def _stored(raw, writes: int):
+    return raw | {"metadata": raw["metadata"] | {"resourceVersion": str(1000 + writes)}}
+
+
+def reconciler(operator: Operator, server: ApiServer, turns: type[Turns] = Turns) -> Reconciler:
+    """One that sees what the modelled cluster holds, and whose other sources know nothing yet."""
+    views, world = Views(), operator.world
+    views.put(rbac.ENDPOINTS, operator.raw)
+    labels = {"serving.parkade.dev/endpoint": KEY[1]}
+    children = [(rbac.PODS, one) for one in world.raw_pods()]
+    if world.deployment is not None:
+        children.append((rbac.DEPLOYMENTS, world.raw_deployment()))
+    for resource, raw in children:
+        meta = {
+            "namespace": KEY[0],
+            **raw["metadata"],
+            "labels": raw["metadata"]["labels"] | labels,
+        }
+        views.put(resource, raw | {"metadata": meta})
+    if operator.record_text is not None:
+        held = record_store.manifest(operator.endpoint(), operator.record_text)
+        views.put(rbac.CONFIGMAPS, held)
+    nothing = SimpleNamespace(of=lambda *_: NOT_ASKED, memory_bytes=lambda _product: None)
+    metrics = Metrics()
+    return Reconciler(
+        settings=OperatorSettings(),
+        views=views,
+        writer=Writer(server, views, metrics),
+        evidence=SimpleNamespace(collect=lambda *_: {}),
+        startups=SimpleNamespace(of=lambda *_: {}),
+        workloads=nothing,
+        models=nothing,
+        targets=SimpleNamespace(of=lambda _endpoint: None),
+        hardware=nothing,
+        turns=turns(views, limit=1),
+        metrics=metrics,
+    )
+
+
+def fresh() -> Operator:
+    return Operator(World(), body({"tuning": {"initial": INITIAL}}))
+
+
+def about_to_tune() -> Operator:
+    """The next pass starts a candidate of tuning: new initial settings in mode RecommendOnly."""
+    operator = started(replicas=2, gpus=3, tuning={"mode": "RecommendOnly", "cooldownSeconds": 0})
+    operator.change(tuning={"initial": {"maxNumSeqs": 64, "gpuMemoryUtilization": "0.9"}})
+    return operator
+
+
+def test_the_record_is_written_before_the_children(now):
+    server = ApiServer()
+    reconciler(fresh(), server).reconcile(KEY, now)
+    assert server.written == ["ConfigMap", "Deployment", "Service"]
+    assert server.condition("Reconciling")[:2] == ("True", "RolloutInProgress")
+    assert server.events[0] == "Deploying"
+
+
+def test_a_turn_is_held_by_the_record_that_was_written():
+    operator = about_to_tune()
+    made = reconciler(operator, server := ApiServer())
+    made.reconcile(KEY, operator.world.now)
+    assert server.written[:2] == ["ConfigMap", "Deployment"]
+    assert made.turns.elsewhere(("serving", "another")) == 1
+
+
+class FailsAfterTaking(Turns):
+    """A bug somewhere between the decision and the record."""
+
+    def take(self, key):
+        super().take(key)
+        raise ValueError("a bug")
+
+
+def test_a_pass_that_fails_keeps_no_turn():
+    operator = about_to_tune()
+    made = reconciler(operator, ApiServer(), FailsAfterTaking)
+    with pytest.raises(ValueError, match="a bug"):
+        made.reconcile(KEY, operator.world.now)
+    assert made.turns.elsewhere(("serving", "another")) == 0
