@@ -138,3 +138,31 @@ def test_a_pass_that_fails_keeps_no_turn():
     with pytest.raises(ValueError, match="a bug"):
         made.reconcile(KEY, operator.world.now)
     assert made.turns.elsewhere(("serving", "another")) == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "written", "settings_applied"),
+    [
+        pytest.param("ConfigMap", [], "AccessDenied", id="the record: nothing happens without it"),
+        pytest.param("Deployment", ["ConfigMap"], "RolloutInProgress", id="the Deployment"),
+    ],
+)
+def test_a_write_that_is_forbidden_is_told(kind, written, settings_applied, now):
+    server = ApiServer(forbidden=kind)
+    with pytest.raises(ForbiddenError):
+        reconciler(fresh(), server).reconcile(KEY, now)
+    assert server.written == written
+    status, reason, message = server.condition("Stalled")
+    assert (status, reason) == ("True", "AccessDenied")
+    assert f"{kind.lower()}s is forbidden" in message
+    assert server.condition("SettingsApplied")[1] == settings_applied
+    assert server.condition("Ready")[:2] == ("False", "AccessDenied")
+
+
+def test_what_was_not_recorded_is_neither_in_the_history_nor_announced(now):
+    server = ApiServer(forbidden="ConfigMap")
+    with pytest.raises(ForbiddenError):
+        reconciler(fresh(), server).reconcile(KEY, now)
+    assert not server.status.get("history")
+    assert "Deploying" not in server.events
+    assert "AccessDenied" in server.events

@@ -3,7 +3,7 @@
 | right                                     | where it is said |
 |---|---|
 | to write Deployments or Services          | Stalled/AccessDenied names verb, kind and account |
-| to write the record                       | the log, since nothing may happen without the record |
+| to write the record                       | the same, and nothing happens without the record |
 | to write the status                       | the log; engines are deployed all the same |
 | to write events, read logs, list nodes    | nothing depends on them: the endpoint serves |
 | to watch                                  | the probe says that it is not ready; then it goes on |
@@ -31,19 +31,21 @@ def user(served, namespace, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "kind",
+    ("kind", "deployed"),
     [
-        pytest.param("deployments", id="to write Deployments"),
-        pytest.param("services", id="to write Services"),
+        pytest.param("deployments", False, id="to write Deployments"),
+        pytest.param("services", True, id="to write Services"),
+        pytest.param("configmaps", False, id="to write the record: nothing happens without it"),
     ],
 )
-def test_the_condition_names_the_right_that_is_missing(place, user, kind):
+def test_the_condition_names_the_right_that_is_missing(place, user, kind, deployed):
     with place.operator(user.kubeconfig) as process:
         user.may_no_longer(kind, "create", "patch")
         place.apply()
         told = place.wait_condition("Stalled", "True", "AccessDenied")
         assert kind in told["message"]
         assert user.name in told["message"]
+        assert (place.deployment() is not None) == deployed
         assert process.metrics.passes.labels("unavailable")._value.get() < 10
         user.may_everything_again()
         place.edit({"metadata": {"labels": {"looked": "at"}}, "spec": {"replicas": 2}})
@@ -65,24 +67,14 @@ def test_where_owner_references_need_a_right_of_their_own_its_lack_is_told(place
         place.serve(2)
 
 
-@pytest.mark.parametrize(
-    ("resource", "deployed"),
-    [
-        pytest.param("configmaps", False, id="to write the record: nothing happens without it"),
-        pytest.param("inferenceendpoints/status", True, id="to write the status"),
-    ],
-)
-def test_where_nothing_can_be_told_the_log_says_it(place, user, caplog, resource, deployed):
+def test_where_the_status_can_not_be_told_the_log_says_it(place, user, caplog):
     caplog.set_level(logging.WARNING)
     with place.operator(user.kubeconfig):
-        user.may_no_longer(resource, "create", "patch")
+        user.may_no_longer("inferenceendpoints/status", "create", "patch")
         place.apply()
         wait_until(lambda: user.name in caplog.text, "the log to say it", 20)
-        assert resource.partition("/")[0] in caplog.text
-        if deployed:
-            wait_until(place.deployment, "the Deployment", 20)
-        else:
-            assert place.deployment() is None
+        assert "inferenceendpoints" in caplog.text
+        wait_until(place.deployment, "the Deployment", 20)
         denied = [one for one in caplog.records if user.name in one.getMessage()]
         assert len(denied) < 12
         user.may_everything_again()

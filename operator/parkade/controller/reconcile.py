@@ -157,18 +157,24 @@ class Reconciler:
 
     def _roll_out(self, seen: Observation, decided: Plan, inputs: PlanInputs, sized: Sized) -> None:
         """Write record, children, status and events, in this order."""
+        done, refused = self._do(seen, decided)
+        self._report(seen, done, inputs, sized)
+        if refused is not None:
+            raise refused
+
+    def _do(self, seen: Observation, decided: Plan) -> tuple[Plan, AdapterError | None]:
+        """Write record and children; return what became of the plan, and a refusal."""
         if not decided.hands_off:
-            self.writer.record(seen, decided.record)
+            try:
+                self.writer.record(seen, decided.record)
+            except (ForbiddenError, InvalidError) as error:
+                return _not_begun(decided, seen, error), error
         self._tell(seen, decided)
-        refused: AdapterError | None = None
         try:
             self.writer.children(seen, decided)
         except (ForbiddenError, InvalidError) as error:
-            refused = error
-            decided = replace(decided, stalled=_stalled_by(error), reconciling=None)
-        self._report(seen, decided, inputs, sized)
-        if refused is not None:
-            raise refused
+            return replace(decided, stalled=_stalled_by(error), reconciling=None), error
+        return decided, None
 
     def _report(self, seen: Observation, decided: Plan, inputs: PlanInputs, sized: Sized) -> None:
         decided, sized = as_told_before(seen.endpoint, decided, sized)
@@ -206,6 +212,22 @@ class _Judged:
 
 def _words(decided: Plan) -> tuple[str, str, str]:
     return decided.action.value, decided.reason.value, decided.message
+
+
+def _not_begun(decided: Plan, seen: Observation, error: AdapterError) -> Plan:
+    """Return the plan that is left without its record: nothing, and why."""
+    why = _stalled_by(error)
+    return replace(
+        decided,
+        action=Action.HOLD,
+        reason=why.reason,
+        message=why.message,
+        record=seen.record,
+        target=None,
+        settings_applied=replace(why, status=ConditionStatus.FALSE),
+        stalled=why,
+        reconciling=None,
+    )
 
 
 def _stalled_by(error: AdapterError) -> Finding:
