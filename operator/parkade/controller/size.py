@@ -235,21 +235,36 @@ def _first(seen: Observation, inputs: SizingInputs, answer: Sizing) -> Settings:
 
 def _unsized(seen: Observation, why: NotSizable | CannotTell, observed: Finding) -> Sized:
     """Sizing has no answer: what runs stays; a new endpoint may still start as it was told."""
-    initial = seen.endpoint.spec.tuning.initial
     stalled = isinstance(why, NotSizable)
+    waits = why.reason is Reason.INITIALIZING
     return Sized(
         desired=Desired(
             settings=None,
             reason=why.reason if stalled else Reason.INSUFFICIENT_EVIDENCE,
             message=why.message,
-            first=initial.settings if initial is not None else None,
+            first=_told_first(seen, waits=waits),
             stalled=stalled,
         ),
         workload_observed=observed,
         objectives_met=Finding(ConditionStatus.UNKNOWN, *_no_objectives(seen, why.message)),
         status=why.to_status() if isinstance(why, NotSizable) else {},
-        waits=why.reason is Reason.INITIALIZING,
+        waits=waits,
     )
+
+
+def _told_first(seen: Observation, *, waits: bool) -> Settings | None:
+    """Return `tuning.initial` for a fingerprint that never ran, at most with the N in force.
+
+    None also where the hub or the nodes are merely being asked: with a last good revision
+    running, their answer is worth the seconds.
+    """
+    initial, last_good = seen.endpoint.spec.tuning.initial, seen.record.last_good
+    if initial is None or last_good is None:
+        return initial.settings if initial is not None else None
+    if waits:
+        return None
+    seqs = min(last_good.settings.max_num_seqs, initial.settings.max_num_seqs)
+    return Settings(seqs, initial.settings.gpu_memory_utilization)
 
 
 def _no_objectives(seen: Observation, message: str) -> tuple[Reason, str]:

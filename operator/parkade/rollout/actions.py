@@ -57,7 +57,8 @@ class Desired:
     first: Settings | None = None
     """Settings of a fingerprint that never ran: tuning.initial, else the first estimate. With a
     last good revision: the first-estimate fraction and the N in force, cut to the new bounds.
-    None: a model or card that is not understood, and no initial settings."""
+    None: a model or card that is not understood, and no initial settings; or, with a last good
+    revision, one that is being asked for."""
     stalled: bool = False
     """`reason` and `message` say what a person must do; nothing is tuned."""
     total_bytes: int | None = None
