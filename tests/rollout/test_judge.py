@@ -437,9 +437,9 @@ ENDED = {**FLAPPING, "running_since": None}
             loop(6, None, watched=False),
             [restarted(6)],
             PREDECESSOR,
-            Verdict.INCONCLUSIVE,
+            Verdict.SUCCESSFUL,
             6,
-            id="nobody looked before, and the newest end is nobody's settings",
+            id="nobody looked before, and it has served long enough since",
         ),
     ],
 )
