@@ -57,7 +57,7 @@ _TEXTS: dict[CauseClass, str] = {
     _C.EVICTION: "the node or a more important pod needed the room: check pressure and priorities",
     _C.NODE_LOST: "the node went away: wait, or replace it",
     _C.PROBE_KILLED: "it was ended from outside while it started or served: allow more time "
-    "(startupProbe failureThreshold)",
+    "(rollout.startDeadlineSeconds; in a Deployment of your own, startupProbe.failureThreshold)",
     _C.HOST_OUT_OF_MEMORY: "give the pod more memory (it counts /dev/shm too); GPU settings do not "
     "help",
     _C.STOPPED_BY_REQUEST: "nothing: the pod was asked to stop",
