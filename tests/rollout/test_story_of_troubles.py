@@ -8,19 +8,28 @@ import pytest
 from parkade.api.spec import Rollout
 from parkade.api.status import Origin, Verdict
 from parkade.rollout.actions import Action
-from parkade.rollout.causes import Blame, CauseClass, RootCause
+from parkade.rollout.causes import Blame, CauseClass, Knob, RootCause, Stage
 from parkade.rollout.judge import judge
 from parkade.rollout.observed import PodState, Termination
 from parkade.rollout.record import Candidate, SeenTermination
 from parkade.rollout.record_json import to_json
 from parkade.rollout.render import render_revision
+from parkade.rollout.revision import tuning_hash
 from rollout.support import world as worlds
 from rollout.support.driver import Operator, leaves_headroom
-from rollout.support.objects import body, endpoint, settings
+from rollout.support.objects import GIB, body, endpoint, settings
 from rollout.support.states import NOW
 from rollout.support.stories import INITIAL, crashes_above, image_fails, started, told
 from rollout.support.world import Fate, World
 
+RAN_OUT = RootCause(
+    CauseClass.STARTED_THEN_OOM_AT_RUNTIME,
+    Blame.SETTINGS,
+    Stage.RUNTIME,
+    Knob.HEADROOM,
+    "CUDA out of memory",
+    GIB,
+)
 NCCL = RootCause(CauseClass.NCCL_FAILURE, Blame.ENVIRONMENT, message="NCCL failed")
 
 
@@ -201,3 +210,53 @@ def test_a_rejected_spec_does_not_hide_that_the_last_good_template_fails_too() -
     status, reason, message = operator.condition("Stalled")
     assert (status, reason) == ("True", "LastGoodFailing")
     assert "broke the endpoint" in message
+
+
+def test_memory_that_runs_out_while_serving_teaches_and_is_told_once() -> None:
+    operator = started(seqs=64, gpus=3)
+    operator.run(4000)
+    assert operator.raw["status"]["lastGood"]["gpuMemoryUtilization"] == "0.955"
+    before = len(operator.notes)
+    for _ in range(2):
+        operator.world.crash(operator.world.pods[0], RAN_OUT)
+        operator.run(60)
+    told_once = [note for note in operator.notes[before:] if note.reason == "RanOutOfMemory"]
+    (message,) = (note.message for note in told_once)
+    assert message == (
+        "max_num_seqs 64 with gpu_memory_utilization 0.955 failed: CUDA out of memory. 1.0 GiB "
+        "short: headroom 6 -> 7.25 GiB."
+    )
+    assert not operator.raw["status"].get("rejected")
+    operator.until(Action.PROMOTE)
+    assert operator.record().last_good.settings == settings(64, "0.948")
+    operator.change(engine={"podTemplate": {"metadata": {"labels": {"team": "legal"}}}})
+    operator.until(Action.PROMOTE)
+    assert operator.condition("Stalled")[:2] == ("False", "AsExpected")
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [
+        pytest.param(NCCL, id="the environment's"),
+        pytest.param(replace(RAN_OUT, stage=Stage.GRAPHS), id="of a start"),
+        pytest.param(replace(RAN_OUT, blame=Blame.UNKNOWN), id="nobody knows whose"),
+    ],
+)
+def test_no_other_end_of_what_runs_teaches(cause) -> None:
+    operator = started(seqs=64, gpus=3)
+    operator.run(4000)
+    record = operator.record()
+    operator.world.crash(operator.world.pods[0], cause)
+    operator.run(60)
+    assert operator.record() == record
+
+
+def test_an_old_end_teaches_nothing_under_other_inputs() -> None:
+    operator = started(seqs=64, gpus=3, tuning={"cooldownSeconds": 86400})
+    operator.run(4000)
+    operator.world.crash(operator.world.pods[0], RAN_OUT)
+    operator.run(700)
+    operator.change(tuning={"headroom": "5Gi"})
+    operator.run(60)
+    record, tuning = operator.record(), tuning_hash(operator.endpoint().spec)
+    assert record.lessons(record.last_good.fingerprint, tuning) == ()

@@ -136,6 +136,8 @@ class Plan:
     """Set where a person must act."""
     reconciling: Finding | None = None
     """Set while the user's spec is being put in place."""
+    learned: tuple[str, ...] = ()
+    """What serving taught since the last pass, for people."""
     hands_off: bool = False
     """Nothing but status may be written, not even the record: it is deleted, suspended, only
     advised on, or others' children are in the way."""

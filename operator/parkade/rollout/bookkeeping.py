@@ -114,7 +114,7 @@ def with_retry(record: Record, annotation: str | None) -> Record:
     handled = (annotation, *record.handled_retries)[:MAX_RETRIES]
     wanted, _, note = annotation.strip().partition(" ")
     done = replace(record, handled_retries=handled)
-    found = [one for one in record.quarantine if wanted in {one.key, one.revision}]
+    found = [one for one in record.quarantine if wanted and wanted in {one.key, one.revision}]
     rejected = record.rejected_spec
     if rejected is not None and wanted in {rejected.key, rejected.revision}:
         done = replace(done, rejected_spec=None, settled_at=None, withdrawals=0)

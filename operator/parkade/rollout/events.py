@@ -22,6 +22,9 @@ from parkade.rollout.actions import Action, Plan
 MAX_MESSAGE_LENGTH = 1000
 """The API server takes 1024 characters."""
 
+RAN_OUT_OF_MEMORY = "RanOutOfMemory"
+"""The last good settings did while they served; the headroom grows."""
+
 _TOLD = (
     ConditionType.STALLED,
     ConditionType.READY,
@@ -43,8 +46,8 @@ class EventNote:
 def events(
     plan: Plan, old_status: Mapping[str, Any], new_status: Mapping[str, Any]
 ) -> tuple[EventNote, ...]:
-    """Return the events of this pass: the action, and conditions that changed."""
-    notes: list[EventNote] = []
+    """Return the events of this pass: what was learned, the action, conditions that changed."""
+    notes = [EventNote(RAN_OUT_OF_MEMORY, _cut(one), warning=True) for one in plan.learned]
     if plan.action is not Action.HOLD:
         warning = plan.action is Action.REVERT or plan.stalled is not None
         reason = f"{_DONE[plan.action]}"

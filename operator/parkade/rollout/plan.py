@@ -37,6 +37,7 @@ from parkade.rollout.quiet import (
     turn_one_knob,
     zero_replicas,
 )
+from parkade.rollout.serving import lessons_of_serving
 from parkade.rollout.situation import Situation, situation
 from parkade.rollout.starting import nothing_runs_yet, spec_stays_rejected, user_changed_the_spec
 from parkade.rollout.waiting import (
@@ -93,7 +94,10 @@ def plan(inputs: PlanInputs) -> Plan:
     Order of use: write `plan.record` where it differs from the one that is stored (unless
     `plan.hands_off`), apply `plan.target` (None: write no child), then write the status.
     """
-    now = situation(inputs)
+    return _with_news(inputs, _decided(situation(inputs)))
+
+
+def _decided(now: Situation) -> Plan:
     for policy in MUST_NOT_ACT:
         found = policy(now)
         if found is not None:
@@ -103,6 +107,15 @@ def plan(inputs: PlanInputs) -> Plan:
         if found is not None:
             return _consistent(now, found)
     return _consistent(now, now.plan(Action.HOLD, Reason.APPLIED, "Nothing to do."))
+
+
+def _with_news(inputs: PlanInputs, found: Plan) -> Plan:
+    """Tell what serving taught, in the pass that writes it down."""
+    if found.hands_off:
+        return found
+    known = lessons_of_serving(inputs.record)
+    news = (one.message for one in lessons_of_serving(found.record) if one not in known)
+    return replace(found, learned=tuple(news))
 
 
 def _consistent(now: Situation, found: Plan) -> Plan:

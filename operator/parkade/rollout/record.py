@@ -82,7 +82,7 @@ class Quarantined:
     """Settings that failed; never tried again under the same fingerprint unless a person asks."""
 
     key: str
-    """Hash of fingerprint and both knobs."""
+    """Hash of fingerprint and both knobs; empty for settings that are not kept from running."""
     revision: str
     fingerprint: str
     settings: Settings

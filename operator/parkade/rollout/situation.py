@@ -25,6 +25,7 @@ from parkade.rollout.observed import DeploymentState, PodState
 from parkade.rollout.record import Candidate, Phase, Record
 from parkade.rollout.render import render_revision
 from parkade.rollout.revision import Revision, inputs_hash, tuning_hash
+from parkade.rollout.serving import with_lesson_of_serving
 from parkade.rollout.windows import Opening, opening
 
 CLOCK_SKEW = timedelta(seconds=60)
@@ -202,8 +203,8 @@ class Situation:
 
 def situation(inputs: PlanInputs) -> Situation:
     """Put together what a pass knows."""
-    record = _absorbed(inputs)
     spec = inputs.endpoint.spec
+    record = with_lesson_of_serving(_absorbed(inputs), inputs)
     judgement = None
     if record.candidate is not None:
         judgement = judge(

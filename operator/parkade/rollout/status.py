@@ -28,6 +28,7 @@ from parkade.rollout.obstacles import not_created, stuck
 from parkade.rollout.record import HistoryEntry, Phase, Quarantined, Record
 from parkade.rollout.render import selector_text
 from parkade.rollout.revision import Revision
+from parkade.rollout.serving import NOT_KEPT_FROM_RUNNING
 from parkade.rollout.situation import described
 
 _BLOCKS = ("recommendation", "memory", "workload")
@@ -59,7 +60,7 @@ def build_status(
         selector=selector_text(inputs.endpoint),
         applied=_applied(plan.record),
         last_good=_last_good(plan.record),
-        rejected=tuple(_rejected(one) for one in plan.record.quarantine[: api.MAX_REJECTED]),
+        rejected=tuple(_rejected(one) for one in _kept_from_running(plan.record)),
         history=tuple(_history(one) for one in plan.record.history),
     ).to_dict()
     return {**built, **_blocks(old, built, plan, sizing)}
@@ -224,6 +225,11 @@ def _revision(revision: Revision, since: datetime | None) -> api.Revision:
         fingerprint=revision.fingerprint,
         since=since,
     )
+
+
+def _kept_from_running(record: Record) -> tuple[Quarantined, ...]:
+    kept = (one for one in record.quarantine if one.key != NOT_KEPT_FROM_RUNNING)
+    return tuple(kept)[: api.MAX_REJECTED]
 
 
 def _rejected(one: Quarantined) -> api.Rejected:

@@ -55,7 +55,7 @@ def _with_early(
     """
     newest = pod.terminations
     own = [one for one in seen if one.pod_uid == pod.uid]
-    fresh = _seen(pod.uid, newest, evidence, before_ready=True)
+    fresh = seen_end(pod.uid, newest, evidence, before_ready=True)
     if newest == 0:
         return seen
     old = next((one for one in own if one.number == newest), None)
@@ -68,7 +68,7 @@ def _with_early(
     if sum(1 for one in own if one.cause_class is fresh.cause_class) >= UNKNOWN_TERMINATIONS:
         return seen
     missed = (
-        (_seen(pod.uid, newest - 1, {}, before_ready=True),)
+        (seen_end(pod.uid, newest - 1, {}, before_ready=True),)
         if unknown and newest > 1 and not own and not is_retry
         else ()
     )
@@ -106,17 +106,17 @@ def _with_late(
     own = {one.number: one for one in seen if one.pod_uid == pod.uid}
     cause = evidence.get((pod.uid, pod.terminations))
     added = [
-        _seen(pod.uid, number, evidence, before_ready=False, otherwise=cause)
+        seen_end(pod.uid, number, evidence, before_ready=False, otherwise=cause)
         for number in range(max(own, default=0) + 1, pod.terminations + 1)
     ]
     newest = own.get(pod.terminations)
     if newest is not None and newest.blame is Blame.UNKNOWN:
-        fresh = _seen(pod.uid, newest.number, evidence, before_ready=newest.before_ready)
+        fresh = seen_end(pod.uid, newest.number, evidence, before_ready=newest.before_ready)
         seen = tuple(fresh if one is newest else one for one in seen)
     return (*seen, *added)
 
 
-def _seen(
+def seen_end(
     uid: str,
     number: int,
     evidence: Evidence,
@@ -124,6 +124,7 @@ def _seen(
     before_ready: bool,
     otherwise: RootCause | None = None,
 ) -> SeenTermination:
+    """Return an end with its cause as far as it is known."""
     cause = evidence.get((uid, number), otherwise)
     if cause is None:
         return SeenTermination(uid, number, before_ready)
