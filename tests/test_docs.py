@@ -19,7 +19,7 @@ from parkade.api.reasons import REASONS, ConditionStatus, ConditionType, Reason
 from parkade.cli.main import COMMANDS
 from parkade.cli.traffic_file import TrafficFile
 from parkade.controller.settings import HubSettings, OperatorSettings, PrometheusSettings
-from parkade.rollout.events import _DONE
+from parkade.rollout.events import _DONE, RAN_OUT_OF_MEMORY
 
 ROOT = Path(__file__).parents[1]
 
@@ -217,6 +217,7 @@ OTHER_WORDS = {
     *(one.value for one in ConditionType),
     *(one.value for one in ConditionStatus),
     *_DONE.values(),
+    RAN_OUT_OF_MEMORY,
     *("Auto", "RecommendOnly", "Allowed", "User", "Tuning", "Revert", "InferenceEndpoint"),
 }
 PAIR = re.compile(r"\b([A-Z]\w+)=(True|False)/(\w+)|`(True|False|Unknown)/(\w+)`")
