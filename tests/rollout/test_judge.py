@@ -10,7 +10,7 @@ from parkade.api.spec import Rollout
 from parkade.api.status import Origin, Verdict
 from parkade.rollout.causes import Blame, CauseClass, Knob, RootCause
 from parkade.rollout.judge import judge
-from parkade.rollout.observed import ConditionState
+from parkade.rollout.observed import ConditionState, Termination
 from parkade.rollout.record import SeenTermination
 from rollout.support.objects import GIB, settings
 from rollout.support.states import NOW, candidate, crashed, deployment, pod, revision, starting
@@ -39,9 +39,16 @@ def seconds_ago(seconds: float):
     return NOW - timedelta(seconds=seconds)
 
 
+def restarted(ends: int, **changes):
+    """A pod that ended so often and runs again."""
+    counts = {"restart_count": ends, "terminations": ends, "created_at": seconds_ago(900)}
+    times = {"running_since": seconds_ago(70), "ready_since": seconds_ago(60)}
+    return pod(NEW, "new-1", **{**counts, **times, **changes})
+
+
 def soaking(restarts: int, cause: RootCause | None = None):
     """A pod that was ready, and ended so often since."""
-    one = pod(NEW, "new-1", restart_count=restarts, terminations=restarts, ready_since=NOW)
+    one = restarted(restarts, ready_since=NOW)
     return one, {("uid-new-1", number + 1): cause for number in range(restarts) if cause}
 
 
@@ -349,6 +356,48 @@ def test_ends_of_an_earlier_try_of_the_same_revision_do_not_count() -> None:
     assert found.verdict is Verdict.PENDING
 
 
+@pytest.mark.parametrize(
+    ("since", "first", "then", "verdict"),
+    [
+        pytest.param(
+            NOW + timedelta(seconds=300),
+            starting(NEW),
+            crashed(NEW, 1),
+            Verdict.FAILED,
+            id="the operator's clock runs ahead of the nodes'",
+        ),
+        pytest.param(
+            NOW + timedelta(seconds=300),
+            crashed(NEW, 2),
+            crashed(NEW, 3),
+            Verdict.FAILED,
+            id="a new end of a pod that an earlier try left, under such a clock",
+        ),
+        pytest.param(
+            NOW + timedelta(seconds=300),
+            crashed(NEW, 2),
+            crashed(NEW, 2),
+            Verdict.PENDING,
+            id="no new end of it",
+        ),
+        pytest.param(
+            seconds_ago(60),
+            restarted(9, last_termination=Termination(1, finished_at=seconds_ago(200))),
+            restarted(10),
+            Verdict.SUCCESSFUL,
+            id="one restart more of a pod that an earlier try left: the others do not count",
+        ),
+    ],
+)
+def test_ends_of_an_earlier_try_are_told_once_and_by_their_number(
+    since, first, then, verdict: Verdict
+) -> None:
+    one = judge(candidate(NEW, since=since), [first], {}, None, ROLLOUT, NOW).candidate
+    evidence = {("uid-new-1", then.terminations): SETTINGS}
+    found = judge(one, [then], evidence, None, ROLLOUT, NOW + timedelta(seconds=330))
+    assert found.verdict is verdict
+
+
 def test_a_user_waits_for_a_gpu_for_ever_and_tuning_until_the_deadline() -> None:
     waiting = starting(
         NEW,
@@ -380,12 +429,6 @@ def loop(ends: int, cause: RootCause | None, watched: bool = True):
         evidence = {("uid-new-1", number): cause} if cause is not None else {}
         one = judge(one, [crashed(NEW, number)], evidence, None, ROLLOUT, NOW).candidate
     return one
-
-
-def restarted(ends: int, **changes):
-    """A pod that ended so often and runs again."""
-    times = {"restart_count": ends, "terminations": ends, "running_since": seconds_ago(70)}
-    return pod(NEW, "new-1", **{**times, "ready_since": seconds_ago(60), **changes})
 
 
 FLAPPING = {"ready_since": None, "unready_since": seconds_ago(10)}

@@ -41,6 +41,7 @@ FULL = Record(
         ),
         scale=3,
         note="because",
+        earlier_ends=(("a", 2),),
     ),
     quarantine=(
         Quarantined(

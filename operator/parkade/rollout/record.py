@@ -75,6 +75,9 @@ class Candidate:
     """A person asked for it: a retry, or new initial settings in mode RecommendOnly."""
     note: str = ""
     """Free text of the person who asked for it again."""
+    earlier_ends: tuple[tuple[str, int], ...] | None = None
+    """Pods that an earlier try of the same revision left, with the ends that they had; None: not
+    looked at yet. Told by clocks once, since those of operator and nodes differ."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,45 +19,51 @@ SKEW = timedelta(seconds=1)
 
 def witnessed(candidate: Candidate, pods: Iterable[PodState], evidence: Evidence) -> Candidate:
     """Return the candidate with what its pods show now added to what was seen before."""
+    own = list(pods)
+    earlier = candidate.earlier_ends
+    if earlier is None:
+        counts = ((pod.uid, _ended_before(pod, candidate.since)) for pod in own)
+        earlier = tuple((uid, count) for uid, count in counts if count > 0)
+    before = dict(earlier)
     ready = set(candidate.ready_uids)
     seen = candidate.terminations
-    for pod in pods:
+    for pod in own:
+        after = before.get(pod.uid, 0)
         if pod.uid in ready or pod.was_ready:
-            if not _ended_before(pod, candidate.since):
-                seen = seen if pod.uid in ready else _with_start(seen, pod)
-                seen = _with_late(seen, pod, evidence)
+            seen = seen if pod.uid in ready else _with_start(seen, pod)
+            seen = _with_late(seen, pod, evidence, after)
             ready.add(pod.uid)
-        elif not _ended_before(pod, candidate.since):
-            old = pod.created_at is not None and pod.created_at < candidate.since - SKEW
-            seen = _with_early(seen, pod, evidence, is_retry=old)
+        elif pod.terminations > after:
+            seen = _with_early(seen, pod, evidence, after)
     return replace(
         candidate,
         ready_uids=tuple(sorted(ready))[-MAX_TERMINATIONS:],
         terminations=seen[:MAX_TERMINATIONS],
+        earlier_ends=earlier[-MAX_TERMINATIONS:],
     )
 
 
-def _ended_before(pod: PodState, since: datetime) -> bool:
-    """Tell whether its newest end is of an earlier try of the same revision (a retry)."""
+def _ended_before(pod: PodState, since: datetime) -> int:
+    """Return how many of its ends are of an earlier try of the same revision (a retry)."""
+    if pod.created_at is None or pod.created_at >= since - SKEW:
+        return 0
     last = pod.last_termination
-    if last is None or last.finished_at is None:
-        return False
-    return last.finished_at + SKEW < since
+    before = last is not None and last.finished_at is not None and last.finished_at + SKEW < since
+    return pod.terminations if before else pod.terminations - 1
 
 
 def _with_early(
-    seen: tuple[SeenTermination, ...], pod: PodState, evidence: Evidence, *, is_retry: bool
+    seen: tuple[SeenTermination, ...], pod: PodState, evidence: Evidence, after: int
 ) -> tuple[SeenTermination, ...]:
     """Add the newest end before the first Ready, unless it tells nothing new.
 
     A loop of one cause is remembered twice, not at each round; an end without evidence in a loop
-    of a known cause is taken for one more of it, since logs vanish.
+    of a known cause is taken for one more of it, since logs vanish. The first `after` ends are
+    of an earlier try.
     """
     newest = pod.terminations
     own = [one for one in seen if one.pod_uid == pod.uid]
     fresh = seen_end(pod.uid, newest, evidence, before_ready=True)
-    if newest == 0:
-        return seen
     old = next((one for one in own if one.number == newest), None)
     if old is not None:
         better = old.blame is Blame.UNKNOWN and fresh.blame is not Blame.UNKNOWN
@@ -69,7 +75,7 @@ def _with_early(
         return seen
     missed = (
         (seen_end(pod.uid, newest - 1, {}, before_ready=True),)
-        if unknown and newest > 1 and not own and not is_retry
+        if unknown and newest > after + 1 and not own
         else ()
     )
     return (*seen, *missed, fresh)
@@ -97,7 +103,7 @@ def _ended_while_ready(pod: PodState) -> bool:
 
 
 def _with_late(
-    seen: tuple[SeenTermination, ...], pod: PodState, evidence: Evidence
+    seen: tuple[SeenTermination, ...], pod: PodState, evidence: Evidence, after: int
 ) -> tuple[SeenTermination, ...]:
     """Add every end after the first Ready: they are counted against maxRestarts.
 
@@ -107,7 +113,7 @@ def _with_late(
     cause = evidence.get((pod.uid, pod.terminations))
     added = [
         seen_end(pod.uid, number, evidence, before_ready=False, otherwise=cause)
-        for number in range(max(own, default=0) + 1, pod.terminations + 1)
+        for number in range(max([after, *own]) + 1, pod.terminations + 1)
     ]
     newest = own.get(pod.terminations)
     if newest is not None and newest.blame is Blame.UNKNOWN:
