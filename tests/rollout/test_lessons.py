@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from parkade.api.settings import Settings
 from parkade.rollout.actions import Desired
 from parkade.rollout.causes import Blame, CauseClass, Knob
-from parkade.rollout.lessons import quarantined, raised_headroom
+from parkade.rollout.lessons import fewer_again, quarantined, raised_headroom
 from parkade.rollout.record import Record, SeenTermination
 from parkade.rollout.steps import next_steps
 from rollout.support.objects import GIB, TOTAL, settings
@@ -138,6 +138,41 @@ def test_lesson(blamed, shrink: bool, message: str, at_most: str | None, below: 
     assert entry.utilization_at_most == (Decimal(at_most) if at_most else None)
     assert entry.max_num_seqs_below == below
     assert entry.key == one.revision.quarantine_key
+
+
+@pytest.mark.parametrize(
+    ("cause", "at_most", "blame"),
+    [
+        pytest.param(CauseClass.OOM_DURING_PROFILE, None, Blame.SETTINGS, id="the profile run"),
+        pytest.param(CauseClass.OOM_SAMPLER_WARMUP, None, Blame.SETTINGS, id="the sampler"),
+        pytest.param(
+            CauseClass.MAX_NUM_SEQS_EXCEEDS_MAMBA_BLOCKS, 37, Blame.SETTINGS, id="a named bound"
+        ),
+        pytest.param(CauseClass.UNKNOWN, None, Blame.UNKNOWN, id="an unknown cause"),
+    ],
+)
+def test_the_cap_on_sequences_outlives_a_lost_record(cause, at_most, blame) -> None:
+    one = candidate(revision(some=settings(256, "0.95")))
+    knob = Knob.MAX_NUM_SEQS if blame is Blame.SETTINGS else None
+    blamed = ended(cause_class=cause, blame=blame, knob=knob, max_num_seqs_at_most=at_most)
+    entry = quarantined(one, blamed, SIZED, "t", NOW, shrink_on_unknown=True)
+    again = fewer_again(entry.settings, entry.cause, entry.message)
+    assert again == entry.max_num_seqs_below == (at_most + 1 if at_most else 193)
+
+
+@pytest.mark.parametrize(
+    ("seqs", "cause", "message", "below"),
+    [
+        pytest.param(256, "oom_sampler_warmup", "cut off", 193, id="the class alone"),
+        pytest.param(1, "oom_sampler_warmup", "", 2, id="one sequence"),
+        pytest.param(256, "oom_cudagraph_capture", "headroom 6 -> 7.25 GiB.", None, id="headroom"),
+        pytest.param(256, "of the next version", "", None, id="a class that is not known"),
+        pytest.param(256, "", "max_num_seqs 256 -> at most 999999999", 193, id="no smaller number"),
+        pytest.param(256, "", "max_num_seqs 256 -> at most 0", 193, id="none at all"),
+    ],
+)
+def test_the_cap_as_the_status_tells_it(seqs, cause, message, below) -> None:
+    assert fewer_again(settings(seqs), cause, message) == below
 
 
 @given(

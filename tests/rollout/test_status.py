@@ -14,12 +14,13 @@ from parkade.api.conditions import (
 )
 from parkade.api.status import read_status
 from parkade.rollout.actions import Finding, Fleet, PlanInputs
-from parkade.rollout.causes import Blame, CauseClass, RootCause
+from parkade.rollout.causes import Blame, CauseClass, Knob, RootCause
 from parkade.rollout.events import events
 from parkade.rollout.observed import DisruptionBudget, ForeignChild
 from parkade.rollout.plan import plan
 from parkade.rollout.rebuild import rebuild
 from parkade.rollout.record import Phase, Record
+from parkade.rollout.revision import tuning_hash
 from parkade.rollout.status import build_status
 from rollout.support.driver import NO_OBJECTIVES, OBSERVED
 from rollout.support.objects import at, endpoint, settings
@@ -278,6 +279,22 @@ def test_a_lost_record_keeps_quarantine_and_raised_headroom() -> None:
     one = replace(inputs.endpoint, status=status)
     record = rebuild(one, deployment(GOOD), (), NOW)
     assert record.is_quarantined(new.quarantine_key)
+
+
+def test_a_lost_record_keeps_the_cap_on_sequences() -> None:
+    new = revision(some=settings(300))
+    cause = RootCause(CauseClass.OOM_SAMPLER_WARMUP, Blame.SETTINGS, knob=Knob.MAX_NUM_SEQS)
+    inputs = at_rest(
+        record={"candidate": candidate(new)},
+        deployment=deployment(new),
+        pods=(pod(GOOD), crashed(new)),
+        evidence={("uid-new-1", 1): cause},
+    )
+    after = plan(inputs)
+    status = build_status(inputs, after, SIZING, OBSERVED, NO_OBJECTIVES, NOW)
+    record = rebuild(replace(inputs.endpoint, status=status), deployment(GOOD), (), NOW)
+    same = (GOOD.fingerprint, tuning_hash(inputs.endpoint.spec))
+    assert record.max_num_seqs_cap(*same) == after.record.max_num_seqs_cap(*same) == 225
 
 
 def test_what_was_good_is_rendered_again_where_nothing_holds_its_template() -> None:

@@ -8,11 +8,12 @@ state blocks through `max_num_seqs`.
 from __future__ import annotations
 
 import math
+import re
 from datetime import datetime
 from decimal import ROUND_HALF_UP, Decimal
 
 from parkade.api.quantity import GIB, MIB
-from parkade.api.settings import FOUR_DIGITS
+from parkade.api.settings import FOUR_DIGITS, Settings
 from parkade.rollout.actions import Desired
 from parkade.rollout.causes import Blame, CauseClass, Knob
 from parkade.rollout.reasons import BELOW_ONE_REQUEST
@@ -31,6 +32,17 @@ FEWER_SEQS = 0.75
 LEAST_UTILIZATION = Decimal("0.0500")
 UTILIZATION_STEP = Decimal("0.0200")
 """Where the card's total memory is not known."""
+_FEWER_HELP = frozenset(
+    {
+        CauseClass.OOM_DURING_PROFILE,
+        CauseClass.OOM_SAMPLER_WARMUP,
+        CauseClass.MAX_NUM_SEQS_EXCEEDS_MAMBA_BLOCKS,
+        CauseClass.MAX_NUM_SEQS_EXCEEDS_BATCHED_TOKENS,
+    }
+)
+"""Classes whose knob is `max_num_seqs`."""
+_AT_MOST = re.compile(r"max_num_seqs \d{1,9} -> at most (\d{1,9})")
+"""The words of `_message`, in which a bound outlives a lost record."""
 
 
 def quarantined(
@@ -80,6 +92,18 @@ def raised_headroom(before_bytes: int, shortfall_bytes: int | None) -> int:
     short = UNKNOWN_SHORTFALL_BYTES if shortfall_bytes is None else max(0, shortfall_bytes)
     margin = max(MARGIN_BYTES, math.ceil(short * MARGIN_SHARE))
     return math.ceil((before_bytes + short + margin) / ROUND_TO_BYTES) * ROUND_TO_BYTES
+
+
+def fewer_again(settings: Settings, cause: str, message: str) -> int | None:
+    """Return the number from which on settings are not tried, of a failure that the status tells.
+
+    None where fewer sequences do not help. The message names the number; where it was cut off,
+    the class of the cause tells that fewer help.
+    """
+    named = _AT_MOST.findall(message)
+    if named or cause in _FEWER_HELP:
+        return _fewer(settings.max_num_seqs, int(named[-1]) if named else None)
+    return None
 
 
 def _knobs(blamed: SeenTermination, *, shrink_on_unknown: bool) -> tuple[Knob, ...]:

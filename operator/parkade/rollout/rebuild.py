@@ -23,6 +23,7 @@ from parkade.api.endpoint import Endpoint
 from parkade.api.quantity import parse_bytes
 from parkade.api.settings import FOUR_DIGITS, Settings, fraction
 from parkade.rollout.actions import CANARY_MIN_READY_SECONDS
+from parkade.rollout.lessons import fewer_again
 from parkade.rollout.observed import DeploymentState, ReplicaSetState
 from parkade.rollout.record import (
     Candidate,
@@ -171,7 +172,7 @@ def _entry(one: api.HistoryEntry) -> HistoryEntry | None:
 def _quarantine(
     endpoint: Endpoint, status: api.EndpointStatus, good: Revision | None
 ) -> tuple[Quarantined, ...]:
-    """Return the quarantine; the newest entry carries the raised headroom again."""
+    """Return the quarantine with what it taught; the newest entry carries the raised headroom."""
     asked = endpoint.spec.tuning.headroom_bytes
     effective = status.memory.effective_headroom if status.memory is not None else None
     raised = parse_bytes(effective) if effective is not None else None
@@ -194,6 +195,7 @@ def _quarantine(
                 tuning=tuning_hash(endpoint.spec),
                 shortfall_bytes=parse_bytes(one.shortfall) if one.shortfall else None,
                 headroom_bytes=raised if teaches else None,
+                max_num_seqs_below=fewer_again(settings, one.cause, one.message),
                 utilization_at_most=_below(settings.gpu_memory_utilization) if teaches else None,
             )
         )
