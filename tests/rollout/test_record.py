@@ -199,12 +199,23 @@ def test_a_record_too_large_for_a_config_map_loses_its_oldest_points() -> None:
 
 def test_quarantine_and_memory_are_bounded_and_the_newest_stay() -> None:
     record = Record("uid-1")
-    for number in range(100):
+    for number in range(200):
         entry = replace(FULL.quarantine[0], key=f"{number}", time=NOW + timedelta(seconds=number))
         record = record.with_quarantined(entry).with_learned(f"f{number}", {"at": number})
-    assert len(record.quarantine) == 32
-    assert record.quarantine[0].key == "99"
-    assert list(record.learned) == ["f96", "f97", "f98", "f99"]
+    assert [one.key for one in record.quarantine] == [f"{at}" for at in range(199, 71, -1)]
+    assert list(record.learned) == ["f196", "f197", "f198", "f199"]
+
+
+def test_failures_of_other_configurations_go_before_those_of_the_one_that_runs() -> None:
+    record = Record("uid-1", last_good=GOOD)
+    for number in range(200):
+        fingerprint = GOOD.fingerprint if number < 8 else f"old-{number % 3}"
+        entry = replace(FULL.quarantine[0], key=f"{number}", fingerprint=fingerprint)
+        record = record.with_quarantined(entry)
+    kept = [one.key for one in record.quarantine]
+    assert len(kept) == 128
+    assert kept[:2] == ["199", "198"]
+    assert kept[-8:] == [f"{number}" for number in range(7, -1, -1)]
 
 
 def test_lessons_hold_for_their_fingerprint_and_tuning_inputs_alone() -> None:

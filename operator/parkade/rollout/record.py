@@ -19,7 +19,8 @@ from parkade.api.status import MAX_HISTORY, Origin, Verdict
 from parkade.rollout.causes import Blame, CauseClass, Knob
 from parkade.rollout.revision import Revision, quarantine_key
 
-MAX_QUARANTINE = 32
+MAX_QUARANTINE = 128
+"""At the default cooldown, failures of many days; about 150 KB at most."""
 MAX_RETRIES = 32
 MAX_TERMINATIONS = 128
 """Above the largest rollout.maxRestarts, which is 100."""
@@ -180,14 +181,26 @@ class Record:
         """The revision that the Deployment must have."""
         return self.candidate.revision if self.candidate is not None else self.last_good
 
+    @property
+    def _revisions(self) -> tuple[Revision, ...]:
+        candidate = self.candidate.revision if self.candidate is not None else None
+        return tuple(one for one in (candidate, self.last_good) if one is not None)
+
     def is_quarantined(self, key: str) -> bool:
         """Tell whether these settings failed before under this fingerprint."""
         return any(one.key == key for one in self.quarantine)
 
     def with_quarantined(self, failed: Quarantined) -> Record:
-        """Return the record with failed settings added; the oldest go first."""
-        rest = tuple(one for one in self.quarantine if one.key != failed.key)
-        return replace(self, quarantine=(failed, *rest)[:MAX_QUARANTINE])
+        """Return the record with failed settings added.
+
+        Where there are too many, those of configurations that do not run go, then the oldest.
+        """
+        found = [failed, *(one for one in self.quarantine if one.key != failed.key)]
+        runs = {failed.fingerprint, *(one.fingerprint for one in self._revisions)}
+        while len(found) > MAX_QUARANTINE:
+            others = [one for one in found if one.fingerprint not in runs]
+            found.remove(others[-1] if others else found[-1])
+        return replace(self, quarantine=tuple(found))
 
     def with_history(self, entry: HistoryEntry) -> Record:
         """Return the record with an entry on top."""
