@@ -51,6 +51,21 @@ def test_raised_headroom(before: int, short: int | None, after: float) -> None:
 
 
 @pytest.mark.parametrize(
+    ("before", "short", "after"),
+    [
+        pytest.param(6 * GIB, 160 * GIB, TOTAL, id="more than is left"),
+        pytest.param(TOTAL, GIB, TOTAL, id="nothing is left"),
+        pytest.param(
+            TOTAL + GIB, GIB, TOTAL + GIB, id="a user who asks for more than the card has"
+        ),
+        pytest.param(6 * GIB, -5, int(6.25 * GIB), id="a negative shortfall"),
+    ],
+)
+def test_the_headroom_never_grows_beyond_the_card(before: int, short: int, after: int) -> None:
+    assert raised_headroom(before, short, TOTAL) == after
+
+
+@pytest.mark.parametrize(
     ("blamed", "shrink", "message", "at_most", "below"),
     [
         pytest.param(
@@ -70,6 +85,15 @@ def test_raised_headroom(before: int, short: int | None, after: float) -> None:
             "0.9430",
             None,
             id="a shortfall that is not named",
+        ),
+        pytest.param(
+            ended(shortfall_bytes=400 * GIB),
+            False,
+            "max_num_seqs 256 with gpu_memory_utilization 0.95 failed: CUDA out of memory. "
+            "Shortfall not named, 1 GiB assumed: headroom 6 -> 7.25 GiB.",
+            "0.9430",
+            None,
+            id="a shortfall of more than the card has",
         ),
         pytest.param(
             ended(knob=Knob.MAX_NUM_SEQS, cause_class=CauseClass.OOM_DURING_PROFILE),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from datetime import datetime
 from decimal import ROUND_HALF_UP, Decimal
 
@@ -64,7 +65,8 @@ def quarantined(
     raised = at_most = below = None
     if Knob.HEADROOM in knobs:
         before = candidate.headroom_bytes or 0
-        raised = raised_headroom(before, blamed.shortfall_bytes)
+        blamed = _believed(blamed, settings, desired.total_bytes)
+        raised = raised_headroom(before, blamed.shortfall_bytes, desired.total_bytes)
         at_most = _smaller(settings.gpu_memory_utilization, raised - before, desired.total_bytes)
     if Knob.MAX_NUM_SEQS in knobs:
         below = _fewer(settings.max_num_seqs, blamed.max_num_seqs_at_most)
@@ -84,14 +86,28 @@ def quarantined(
     )
 
 
-def raised_headroom(before_bytes: int, shortfall_bytes: int | None) -> int:
+def raised_headroom(
+    before_bytes: int, shortfall_bytes: int | None, total_bytes: int | None = None
+) -> int:
     """Return the headroom after a failure: by the shortfall plus a margin, rounded up.
 
-    1.0 GiB short at 6 GiB gives 7.25 GiB.
+    1.0 GiB short at 6 GiB gives 7.25 GiB. Never more than the card has, where that is known.
     """
     short = UNKNOWN_SHORTFALL_BYTES if shortfall_bytes is None else max(0, shortfall_bytes)
     margin = max(MARGIN_BYTES, math.ceil(short * MARGIN_SHARE))
-    return math.ceil((before_bytes + short + margin) / ROUND_TO_BYTES) * ROUND_TO_BYTES
+    raised = math.ceil((before_bytes + short + margin) / ROUND_TO_BYTES) * ROUND_TO_BYTES
+    return raised if total_bytes is None else max(before_bytes, min(raised, total_bytes))
+
+
+def _believed(
+    blamed: SeenTermination, settings: Settings, total_bytes: int | None
+) -> SeenTermination:
+    """Drop a shortfall as large as the whole budget: no such start would have got that far."""
+    short = blamed.shortfall_bytes
+    if short is None or total_bytes is None:
+        return blamed
+    budget = int(settings.gpu_memory_utilization * total_bytes)
+    return blamed if short < budget else replace(blamed, shortfall_bytes=None)
 
 
 def fewer_again(settings: Settings, cause: str, message: str) -> int | None:
