@@ -8,15 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parkade.api.settings import Settings
-from parkade.rollout.actions import Desired
-from parkade.rollout.causes import Blame, CauseClass, Knob
-from parkade.rollout.lessons import fewer_again, quarantined, raised_headroom
+from parkade.rollout.actions import Action
+from parkade.rollout.causes import Blame, CauseClass, Knob, RootCause
+from parkade.rollout.lessons import Limits, fewer_again, quarantined, raised_headroom
 from parkade.rollout.record import Record, SeenTermination
 from parkade.rollout.steps import next_steps
-from rollout.support.objects import GIB, TOTAL, settings
+from rollout.support.driver import Operator
+from rollout.support.objects import GIB, TOTAL, body, settings
 from rollout.support.states import NOW, candidate, revision
+from rollout.support.stories import INITIAL
+from rollout.support.world import Fate, World
 
-SIZED = Desired(None, total_bytes=TOTAL)
+SIZED = Limits("tuning", TOTAL)
 
 
 def ended(**changes) -> SeenTermination:
@@ -157,7 +160,7 @@ def test_the_headroom_never_grows_beyond_the_card(before: int, short: int, after
 )
 def test_lesson(blamed, shrink: bool, message: str, at_most: str | None, below: int | None) -> None:
     one = candidate(revision(some=settings(256, "0.95")))
-    entry = quarantined(one, blamed, SIZED, "tuning", NOW, shrink_on_unknown=shrink)
+    entry = quarantined(one, blamed, SIZED, NOW, shrink_on_unknown=shrink)
     assert entry.message == message
     assert entry.utilization_at_most == (Decimal(at_most) if at_most else None)
     assert entry.max_num_seqs_below == below
@@ -179,7 +182,7 @@ def test_the_cap_on_sequences_outlives_a_lost_record(cause, at_most, blame) -> N
     one = candidate(revision(some=settings(256, "0.95")))
     knob = Knob.MAX_NUM_SEQS if blame is Blame.SETTINGS else None
     blamed = ended(cause_class=cause, blame=blame, knob=knob, max_num_seqs_at_most=at_most)
-    entry = quarantined(one, blamed, SIZED, "t", NOW, shrink_on_unknown=True)
+    entry = quarantined(one, blamed, SIZED, NOW, shrink_on_unknown=True)
     again = fewer_again(entry.settings, entry.cause, entry.message)
     assert again == entry.max_num_seqs_below == (at_most + 1 if at_most else 193)
 
@@ -212,9 +215,7 @@ def test_the_next_try_is_always_smaller_and_never_in_quarantine(
     failed = Settings(seqs, Decimal(utilization) / 10_000)
     one = candidate(revision(some=failed))
     blamed = ended(shortfall_bytes=short, knob=knob)
-    entry = quarantined(
-        one, blamed, Desired(None, total_bytes=total), "t", NOW, shrink_on_unknown=False
-    )
+    entry = quarantined(one, blamed, Limits("t", total), NOW, shrink_on_unknown=False)
     record = Record("uid").with_quarantined(entry)
     left = record.cut(failed, one.revision.fingerprint, "t")
     assert left.max_num_seqs <= failed.max_num_seqs
@@ -222,6 +223,99 @@ def test_the_next_try_is_always_smaller_and_never_in_quarantine(
     assert left != failed
     assert left.max_num_seqs >= 1
     assert left.gpu_memory_utilization > 0
+
+
+SEQS = {"knob": Knob.MAX_NUM_SEQS, "cause_class": CauseClass.OOM_SAMPLER_WARMUP}
+UNKNOWN = {"cause_class": CauseClass.UNKNOWN, "blame": Blame.UNKNOWN, "knob": None}
+
+
+@pytest.mark.parametrize(
+    ("seqs", "least", "changes", "tries"),
+    [
+        pytest.param(256, 1, {"knob": Knob.MAX_NUM_SEQS}, [192, 144, 108], id="no least number"),
+        pytest.param(
+            256, 150, {"knob": Knob.MAX_NUM_SEQS}, [192, 150], id="the least number, then no more"
+        ),
+        pytest.param(
+            256, 256, {"knob": Knob.MAX_NUM_SEQS}, [], id="it is the least number already"
+        ),
+        pytest.param(
+            256,
+            100,
+            {"knob": Knob.MAX_NUM_SEQS, "max_num_seqs_at_most": 37},
+            [100],
+            id="the engine takes less than the least number",
+        ),
+        pytest.param(64, 256, {"knob": Knob.MAX_NUM_SEQS}, [], id="less than the least number ran"),
+        pytest.param(256, 256, UNKNOWN, [256, 256, 256], id="only the other knob is left"),
+    ],
+)
+def test_a_smaller_try_stays_within_the_range_of_the_user(
+    seqs: int, least: int, changes, tries: list[int]
+) -> None:
+    first = settings(seqs, "0.95")
+    record, left, seen = Record("uid"), first, []
+    for _ in range(4):
+        one = candidate(revision(some=left))
+        entry = quarantined(
+            one, ended(**changes), Limits("t", TOTAL, least), NOW, shrink_on_unknown=True
+        )
+        again = fewer_again(left, entry.cause, entry.message, least)
+        assert again in {None, entry.max_num_seqs_below}
+        record = record.with_quarantined(entry)
+        left = record.cut(first, one.revision.fingerprint, "t", least)
+        if record.is_quarantined(revision(some=left).quarantine_key):
+            break
+        seen.append(left.max_num_seqs)
+    assert seen[:3] == tries
+
+
+def test_what_failed_under_a_wider_range_is_not_cut_below_the_new_one() -> None:
+    one = candidate(revision(some=settings(256)))
+    entry = quarantined(one, ended(**SEQS), SIZED, NOW, shrink_on_unknown=False)
+    record, fingerprint = Record("uid").with_quarantined(entry), one.revision.fingerprint
+    assert record.cut(settings(256), fingerprint, "new", 256) == settings(256)
+    assert record.cut(settings(256), fingerprint, "new", 200) == settings(200)
+    assert record.cut(settings(64), fingerprint, "new", 256) == settings(64)
+
+
+SAMPLER = RootCause(
+    CauseClass.OOM_SAMPLER_WARMUP,
+    Blame.SETTINGS,
+    knob=Knob.MAX_NUM_SEQS,
+    message="out of memory in the sampler",
+)
+
+
+@pytest.mark.parametrize(
+    ("cause", "tried", "says"),
+    [
+        pytest.param(
+            SAMPLER,
+            [settings(256)],
+            "tuning.maxNumSeqs.min 256 allows no fewer",
+            id="fewer sequences would help",
+        ),
+        pytest.param(
+            None,
+            [settings(256, each) for each in ("0.9", "0.893", "0.886", "0.879")],
+            "4 settings failed",
+            id="nobody knows what would: a smaller fraction is tried",
+        ),
+    ],
+)
+def test_nothing_good_and_no_fewer_sequences_allowed_ends_in_a_plain_word(
+    cause: RootCause | None, tried: list[Settings], says: str
+) -> None:
+    tuning = {"initial": INITIAL, "maxNumSeqs": {"min": 256, "max": 1024}}
+    operator = Operator(World(), body({"tuning": tuning}))
+    operator.world.fate = lambda _some, _image: Fate(5, cause, unknown_crash=cause is None)
+    operator.run(3600)
+    deployed = [one for one in operator.plans if one.action is Action.DEPLOY]
+    assert [one.record.candidate.revision.settings for one in deployed] == tried
+    status, reason, message = operator.condition("Stalled")
+    assert (status, reason) == ("True", "NoKnownGoodSettings")
+    assert says in message
 
 
 @pytest.mark.parametrize(

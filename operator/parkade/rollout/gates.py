@@ -122,7 +122,7 @@ def wanted(now: Situation, good: Revision) -> Settings:
         return initial.settings if asked and initial is not None else good.settings
     if now.desired.settings is None:
         return good.settings
-    return now.record.cut(now.desired.settings, good.fingerprint, now.tuning)
+    return now.cut(now.desired.settings, good.fingerprint)
 
 
 def next_step(now: Situation, good: Revision) -> tuple[Settings, Knob] | None:
@@ -136,7 +136,7 @@ def next_step(now: Situation, good: Revision) -> tuple[Settings, Knob] | None:
     for settings, knob in next_steps(good.settings, wanted(now, good)):
         if record.is_quarantined(quarantine_key(good.fingerprint, settings)):
             continue
-        if asked or record.cut(settings, good.fingerprint, now.tuning) == settings:
+        if asked or now.cut(settings, good.fingerprint) == settings:
             return settings, knob
     return None
 

@@ -13,7 +13,7 @@ from parkade.rollout import bookkeeping
 from parkade.rollout.actions import Action, Finding, Plan
 from parkade.rollout.causes import Blame
 from parkade.rollout.judge import SURGE_PATIENCE, Judgement
-from parkade.rollout.lessons import quarantined
+from parkade.rollout.lessons import Limits, quarantined
 from parkade.rollout.obstacles import NO_GPU
 from parkade.rollout.record import Candidate, Phase, Quarantined, RejectedSpec
 from parkade.rollout.revision import GPU_PRODUCT_LABEL, Revision, inputs_hash
@@ -91,9 +91,8 @@ def candidate_failed(now: Situation) -> Plan | None:
         return _failed_by_the_user(now, candidate, judgement)
     if blamed is None:
         return None
-    entry = quarantined(
-        candidate, blamed, now.desired, now.tuning, now.now, shrink_on_unknown=good is None
-    )
+    limits = Limits(now.tuning, now.desired.total_bytes, now.spec.tuning.max_num_seqs.min)
+    entry = quarantined(candidate, blamed, limits, now.now, shrink_on_unknown=good is None)
     reason = judgement.reason.value
     if good is None:
         record = bookkeeping.failed(now.record, reason, entry.message, now.now, entry, None)

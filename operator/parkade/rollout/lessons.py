@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import ROUND_HALF_UP, Decimal
 
 from parkade.api.quantity import GIB, MIB
 from parkade.api.settings import FOUR_DIGITS, Settings
-from parkade.rollout.actions import Desired
 from parkade.rollout.causes import Blame, CauseClass, Knob
 from parkade.rollout.reasons import BELOW_ONE_REQUEST
 from parkade.rollout.record import Candidate, Quarantined, SeenTermination
@@ -46,11 +45,22 @@ _AT_MOST = re.compile(r"max_num_seqs \d{1,9} -> at most (\d{1,9})")
 """The words of `_message`, in which a bound outlives a lost record."""
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a lesson holds for, and what it stays within."""
+
+    tuning: str
+    """Hash of the tuning inputs."""
+    total_bytes: int | None = None
+    """What the engine calls total memory, per GPU; None where it is not known."""
+    least_seqs: int = 1
+    """tuning.maxNumSeqs.min, the user's word: no cap lies below it."""
+
+
 def quarantined(
     candidate: Candidate,
     blamed: SeenTermination,
-    desired: Desired,
-    tuning: str,
+    limits: Limits,
     now: datetime,
     *,
     shrink_on_unknown: bool,
@@ -65,11 +75,11 @@ def quarantined(
     raised = at_most = below = None
     if Knob.HEADROOM in knobs:
         before = candidate.headroom_bytes or 0
-        blamed = _believed(blamed, settings, desired.total_bytes)
-        raised = raised_headroom(before, blamed.shortfall_bytes, desired.total_bytes)
-        at_most = _smaller(settings.gpu_memory_utilization, raised - before, desired.total_bytes)
+        blamed = _believed(blamed, settings, limits.total_bytes)
+        raised = raised_headroom(before, blamed.shortfall_bytes, limits.total_bytes)
+        at_most = _smaller(settings.gpu_memory_utilization, raised - before, limits.total_bytes)
     if Knob.MAX_NUM_SEQS in knobs:
-        below = _fewer(settings.max_num_seqs, blamed.max_num_seqs_at_most)
+        below = _fewer(settings.max_num_seqs, blamed.max_num_seqs_at_most, limits.least_seqs)
     return Quarantined(
         key=candidate.revision.quarantine_key,
         revision=candidate.revision.hash,
@@ -78,7 +88,7 @@ def quarantined(
         cause=blamed.cause_class.value,
         message=_message(candidate, blamed, raised, below),
         time=now,
-        tuning=tuning,
+        tuning=limits.tuning,
         shortfall_bytes=blamed.shortfall_bytes,
         headroom_bytes=raised,
         max_num_seqs_below=below,
@@ -110,7 +120,7 @@ def _believed(
     return blamed if short < budget else replace(blamed, shortfall_bytes=None)
 
 
-def fewer_again(settings: Settings, cause: str, message: str) -> int | None:
+def fewer_again(settings: Settings, cause: str, message: str, least: int = 1) -> int | None:
     """Return the number from which on settings are not tried, of a failure that the status tells.
 
     None where fewer sequences do not help. The message names the number; where it was cut off,
@@ -118,7 +128,7 @@ def fewer_again(settings: Settings, cause: str, message: str) -> int | None:
     """
     named = _AT_MOST.findall(message)
     if named or cause in _FEWER_HELP:
-        return _fewer(settings.max_num_seqs, int(named[-1]) if named else None)
+        return _fewer(settings.max_num_seqs, int(named[-1]) if named else None, least)
     return None
 
 
@@ -145,11 +155,11 @@ def _smaller(failed: Decimal, by_bytes: int, total_bytes: int | None) -> Decimal
     return max(min(smaller, failed - FOUR_DIGITS), min(LEAST_UTILIZATION, failed))
 
 
-def _fewer(failed: int, at_most: int | None) -> int:
+def _fewer(failed: int, at_most: int | None, least: int) -> int:
     """Return the number from which on settings are not tried any more."""
     if at_most is not None and 1 <= at_most < failed:
-        return at_most + 1
-    return max(2, min(failed, math.floor(failed * FEWER_SEQS) + 1))
+        return max(least, at_most) + 1
+    return max(least + 1, min(failed, math.floor(failed * FEWER_SEQS) + 1))
 
 
 def _message(
@@ -161,8 +171,10 @@ def _message(
     parts = [f"{what}: {blamed.message or 'the error is not known'}"]
     if raised is not None:
         parts.append(_headroom_sentence(candidate.headroom_bytes or 0, blamed, raised))
-    if below is not None:
+    if below is not None and below <= settings.max_num_seqs:
         parts.append(f"max_num_seqs {settings.max_num_seqs} -> at most {below - 1}")
+    elif below is not None:
+        parts.append(f"tuning.maxNumSeqs.min {below - 1} allows no fewer")
     return ". ".join(one.rstrip(". ") for one in parts) + "."
 
 

@@ -173,7 +173,7 @@ def _quarantine(
     endpoint: Endpoint, status: api.EndpointStatus, good: Revision | None
 ) -> tuple[Quarantined, ...]:
     """Return the quarantine with what it taught; the newest entry carries the raised headroom."""
-    asked = endpoint.spec.tuning.headroom_bytes
+    asked, least = endpoint.spec.tuning.headroom_bytes, endpoint.spec.tuning.max_num_seqs.min
     effective = status.memory.effective_headroom if status.memory is not None else None
     raised = parse_bytes(effective) if effective is not None else None
     found: list[Quarantined] = []
@@ -195,7 +195,7 @@ def _quarantine(
                 tuning=tuning_hash(endpoint.spec),
                 shortfall_bytes=parse_bytes(one.shortfall) if one.shortfall else None,
                 headroom_bytes=raised if teaches else None,
-                max_num_seqs_below=fewer_again(settings, one.cause, one.message),
+                max_num_seqs_below=fewer_again(settings, one.cause, one.message, least),
                 utilization_at_most=_below(settings.gpu_memory_utilization) if teaches else None,
             )
         )

@@ -230,23 +230,25 @@ class Record:
         below = [one.max_num_seqs_below for one in self.lessons(fingerprint, tuning)]
         return min((max(1, one - 1) for one in below if one is not None), default=None)
 
-    def cut(self, settings: Settings, fingerprint: str, tuning: str) -> Settings:
+    def cut(self, settings: Settings, fingerprint: str, tuning: str, least: int = 1) -> Settings:
         """Return settings within what failures left.
 
         Other tuning inputs start clean, yet nothing that failed is tried again: where the answer
-        is in quarantine, all failures of the fingerprint count.
+        is in quarantine, all failures of the fingerprint count. `least` is tuning.maxNumSeqs.min,
+        below which nothing is cut: the answer may then be in quarantine still.
         """
-        within = _within(settings, self.lessons(fingerprint, tuning))
+        within = _within(settings, self.lessons(fingerprint, tuning), least)
         if not self.is_quarantined(quarantine_key(fingerprint, within)):
             return within
-        return _within(settings, [one for one in self.quarantine if one.fingerprint == fingerprint])
+        all_of_it = [one for one in self.quarantine if one.fingerprint == fingerprint]
+        return _within(settings, all_of_it, least)
 
 
-def _within(settings: Settings, lessons: Iterable[Quarantined]) -> Settings:
+def _within(settings: Settings, lessons: Iterable[Quarantined], least: int) -> Settings:
     seqs, utilization = settings.max_num_seqs, settings.gpu_memory_utilization
     for one in lessons:
         if one.max_num_seqs_below is not None:
-            seqs = min(seqs, max(1, one.max_num_seqs_below - 1))
+            seqs = min(seqs, max(least, one.max_num_seqs_below - 1))
         if one.utilization_at_most is not None:
             utilization = min(utilization, one.utilization_at_most)
     return Settings(seqs, utilization)

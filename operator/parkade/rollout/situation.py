@@ -111,6 +111,11 @@ class Situation:
         asked = self.spec.tuning.headroom_bytes
         return self.record.effective_headroom(fingerprint, self.tuning, asked)
 
+    def cut(self, settings: Settings, fingerprint: str) -> Settings:
+        """Return settings within what failures left and the user's range allows."""
+        least = self.spec.tuning.max_num_seqs.min
+        return self.record.cut(settings, fingerprint, self.tuning, least)
+
     def may_interrupt(self) -> bool:
         """Tell whether tuning may leave the endpoint without a ready pod at this time."""
         match self.spec.tuning.interruption:

@@ -33,7 +33,7 @@ def nothing_runs_yet(now: Situation) -> Plan | None:
     stop = _tries_are_used_up(now, wanted_as_asked)
     if stop is not None:
         return stop
-    settings = now.record.cut(wanted, wanted_as_asked.fingerprint, now.tuning)
+    settings = now.cut(wanted, wanted_as_asked.fingerprint)
     revision = render_revision(now.endpoint, settings)
     if now.record.is_quarantined(revision.quarantine_key):
         return _no_known_good(now, wanted_as_asked)
@@ -196,5 +196,5 @@ def _with_settings(now: Situation, changed: Revision, running: Revision) -> Revi
         return render_revision(now.endpoint, retry.settings)
     if now.desired.first is None:
         return None
-    settings = now.record.cut(now.desired.first, changed.fingerprint, now.tuning)
+    settings = now.cut(now.desired.first, changed.fingerprint)
     return render_revision(now.endpoint, settings)
