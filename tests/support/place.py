@@ -234,9 +234,8 @@ class Place:
         """The operator with this Prometheus and with our clock."""
         with contextlib.ExitStack() as stack:
             named = stack.enter_context(self.prometheus())
-            running = operators.running(kubeconfig, self.namespace, **named, **settings)
+            running = operators.running(kubeconfig, self.namespace, self.clock, **named, **settings)
             process = stack.enter_context(running)
-            process.workers.now = self.clock
             self.process = process
             stack.callback(self._ended)
             yield process

@@ -147,8 +147,9 @@ def _write(
     at: datetime | None,
 ) -> None:
     now = stamp(at)
+    live = http.get(_path(pod)).json().get("status", {})
     conditions = [
-        {"type": kind, "status": status, "lastTransitionTime": now}
+        _condition(kind, status, now, live)
         for kind, status in {
             "PodScheduled": "True",
             "Initialized": "True",
@@ -158,7 +159,7 @@ def _write(
     ]
     status = {
         "phase": phase,
-        "startTime": http.get(_path(pod)).json().get("status", {}).get("startTime") or now,
+        "startTime": live.get("startTime") or now,
         "podIP": "10.244.0.9",
         "podIPs": [{"ip": "10.244.0.9"}],
         "conditions": conditions,
@@ -166,6 +167,14 @@ def _write(
     }
     answer = http.patch(f"{_path(pod)}/status", json={"status": status}, headers=MERGE)
     answer.raise_for_status()
+
+
+def _condition(kind: str, status: str, now: str, live: dict[str, Any]) -> dict[str, str]:
+    """A condition that has its time from when its status last changed, as the kubelet's have."""
+    same = {"type": kind, "status": status}
+    known = (one for one in live.get("conditions") or () if {**one, **same} == one)
+    since = next((one["lastTransitionTime"] for one in known), now)
+    return {**same, "lastTransitionTime": since}
 
 
 def _path(pod: dict[str, Any]) -> str:

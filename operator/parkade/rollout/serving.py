@@ -12,7 +12,7 @@ from datetime import timedelta
 from parkade.api.status import Origin
 from parkade.rollout.actions import PlanInputs
 from parkade.rollout.causes import Blame, Knob, Stage
-from parkade.rollout.lessons import quarantined
+from parkade.rollout.lessons import Limits, quarantined
 from parkade.rollout.record import Candidate, Quarantined, Record, SeenTermination
 from parkade.rollout.revision import Revision, tuning_hash
 from parkade.rollout.witness import seen_end
@@ -41,7 +41,8 @@ def with_lesson_of_serving(record: Record, inputs: PlanInputs) -> Record:
         return record
     headroom = record.effective_headroom(good.fingerprint, tuning, spec.tuning.headroom_bytes)
     ran = Candidate(good, Origin.TUNING, inputs.now, headroom_bytes=headroom)
-    lesson = quarantined(ran, ended, inputs.desired, tuning, inputs.now, shrink_on_unknown=False)
+    limits = Limits(tuning, inputs.desired.total_bytes, spec.tuning.max_num_seqs.min)
+    lesson = quarantined(ran, ended, limits, inputs.now, shrink_on_unknown=False)
     return record.with_quarantined(replace(lesson, key=NOT_KEPT_FROM_RUNNING))
 
 
