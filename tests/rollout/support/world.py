@@ -33,6 +33,8 @@ class Fate:
     unknown_crash: bool = False
     crash_after_seconds: float | None = None
     """Serves, and ends after so many seconds."""
+    late: RootCause | None = None
+    """Why it ends then; None: nobody can tell."""
     stuck: bool = False
     """Loads for ever."""
 
@@ -48,6 +50,8 @@ class Pod:
     running: datetime | None = None
     ready: datetime | None = None
     unready: datetime | None = None
+    served: bool = False
+    """It has been ready."""
     restarts: int = 0
     terminated: dict[str, Any] | None = None
     terminated_at: datetime | None = None
@@ -60,6 +64,25 @@ class Pod:
     @property
     def is_ready(self) -> bool:
         return self.ready is not None and self.deleted is None
+
+
+@dataclass(frozen=True)
+class End:
+    """What really ended, for those who check what the operator made of it."""
+
+    pod: Pod
+    revision: str
+    number: int
+    at: datetime
+    early: bool
+    """Before the pod was ever ready."""
+    known: bool
+    """The log was there to be read."""
+    cause: RootCause | None
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.pod.uid, self.number
 
 
 @dataclass
@@ -107,6 +130,11 @@ class World:
         self.replica_sets: list[ReplicaSet] = []
         self.pods: list[Pod] = []
         self.causes: dict[tuple[str, int], RootCause] = {}
+        self.ends: list[End] = []
+        self.faults: list[str] = []
+        """Revisions of pods that served and were hit by what no rollout does."""
+        self.readable = True
+        """Logs can be read; what ends meanwhile has no cause that anybody knows."""
         self.watchers: list[Callable[[], None]] = []
         self._ids = itertools.count(1)
 
@@ -135,12 +163,15 @@ class World:
     # What others do.
 
     def delete_deployment(self) -> None:
+        self.faults += [pod.owner.revision for pod in self.pods if pod.is_ready]
         self.deployment, self.replica_sets = None, []
         for pod in self.pods:
             self._delete(pod)
 
     def lose_pod(self, pod: Pod, reason: str) -> None:
         """Evict it, or lose its node."""
+        if pod.is_ready:
+            self.faults.append(pod.owner.revision)
         pod.disrupted, pod.ready = reason, None
         self._delete(pod)
 
@@ -148,6 +179,18 @@ class World:
         """End a running engine now."""
         if pod.running is not None:
             self._terminate(pod, cause)
+
+    def forget_logs(self) -> None:
+        """Of each pod only the newest end can still be read."""
+        newest = {pod.uid: pod.restarts + (pod.terminated_at is not None) for pod in self.pods}
+        self.causes = {
+            key: cause for key, cause in self.causes.items() if newest.get(key[0]) == key[1]
+        }
+
+    @property
+    def live(self) -> list[Pod]:
+        """Pods that are not on their way out."""
+        return [pod for pod in self.pods if pod.deleted is None]
 
     # What time does.
 
@@ -327,12 +370,12 @@ class World:
             if fate.crash is not None or fate.unknown_crash:
                 self._terminate(pod, fate.crash)
             else:
-                pod.ready, pod.unready = self.now, None
+                pod.ready, pod.unready, pod.served = self.now, None, True
         elif (
             fate.crash_after_seconds is not None
             and (self.now - pod.ready).total_seconds() >= fate.crash_after_seconds
         ):
-            self._terminate(pod, fate.crash)
+            self._terminate(pod, fate.late)
 
     def _terminate(self, pod: Pod, cause: RootCause | None) -> None:
         pod.terminated = {
@@ -343,10 +386,14 @@ class World:
         }
         if pod.ready is not None:
             pod.ready, pod.unready = None, self.now
+            self.faults.append(pod.owner.revision)
         pod.terminated_at, pod.running = self.now, None
         number = pod.restarts + 1
-        if cause is not None:
+        known = cause is not None and self.readable
+        if cause is not None and known:
             self.causes[pod.uid, number] = cause
+        early = not pod.served
+        self.ends.append(End(pod, pod.owner.revision, number, self.now, early, known, cause))
 
     # What the operator sees.
 

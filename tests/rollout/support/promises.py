@@ -1,0 +1,391 @@
+"""What must hold at every pass and between passes, told by the world and not by the operator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from parkade.api.spec import Mode
+from parkade.api.status import Origin, Verdict
+from parkade.rollout.actions import Action, Plan, PlanInputs
+from parkade.rollout.causes import Blame
+from parkade.rollout.record import Candidate, Quarantined, Record
+from parkade.rollout.revision import quarantine_key, tuning_hash
+from rollout.support.driver import Operator
+from rollout.support.truth import window_is_open
+from rollout.support.world import End, Pod, World
+
+Key = tuple[str, int]
+
+LOOK_ROUNDS = 3
+"""Passes after which something must have happened that time alone decides."""
+SCALE_SECONDS = 150
+LONGEST_TRIAL = timedelta(hours=2)
+"""Three pods of 300 s each, with slack."""
+NO_BACK_OFF = {"", "CandidateWithdrawn", "RecommendOnly", "Suspended", "Superseded"}
+
+
+class BrokenError(AssertionError):
+    """A promise was broken."""
+
+
+@dataclass
+class Trial:
+    """What is remembered of the candidate in flight."""
+
+    key: tuple[str, datetime]
+    faults: int
+    guarded: bool = False
+    """All good pods served when it started."""
+    asked: bool = True
+    soaked: bool = False
+    """One of its pods served long enough."""
+    interrupts: bool = False
+    """Taking its only ready pod was allowed when it began."""
+    held: bool = False
+    """A budget or a suspension held it up, or zero replicas."""
+    no_room: int = 0
+    unknown: set[Key] = field(default_factory=set)
+    """Ends before the first Ready that the operator saw, and could not explain."""
+
+
+@dataclass
+class Promises:
+    """Raise BrokenError as soon as one is broken."""
+
+    world: World
+    operator: Operator
+    trial: Trial | None = None
+    quarantine: dict[str, str] = field(default_factory=dict)
+    """Keys that were recorded, with their revisions."""
+    seen: set[Key] = field(default_factory=set)
+    """Ends that some pass saw as a pod's newest."""
+    last_change: datetime | None = None
+    back_offs: int = 0
+    retried: bool = False
+    unscaled: tuple[datetime, int] | None = None
+    reverts_without_room: int = 0
+
+    # Between passes.
+
+    def watch(self) -> None:
+        """Tuning leaves a ready pod, and what has not soaked stays one pod."""
+        trial, plan = self.trial, self.operator.plans[-1]
+        candidate = plan.record.candidate
+        if trial is None or candidate is None or plan.record.last_good is None:
+            return
+        own = self._own(candidate)
+        self._note_soak(own)
+        hit = self.world.faults[trial.faults :]
+        others_hit = any(one != candidate.revision.hash for one in hit)
+        if trial.guarded and not trial.soaked and not others_hit and len(own) > 1:
+            raise BrokenError("more than one pod of a candidate that has not soaked")
+        if candidate.origin is not Origin.TUNING or hit:
+            return
+        spec = self.operator.endpoint().spec
+        if spec.replicas == 0 or spec.tuning.interruption.value == "Allowed":
+            return
+        if not any(pod.is_ready for pod in self.world.pods) and trial.guarded:
+            if spec.tuning.interruption.value == "InWindows" and trial.interrupts:
+                return
+            raise BrokenError("tuning leaves no pod ready")
+
+    def _own(self, candidate: Candidate) -> list[Pod]:
+        return [one for one in self.world.live if one.owner.revision == candidate.revision.hash]
+
+    def _note_soak(self, own: list[Pod]) -> None:
+        if self.trial is not None and any(self._has_soaked(pod) for pod in own):
+            self.trial.soaked = True
+
+    def _has_soaked(self, pod: Pod) -> bool:
+        soak = timedelta(seconds=self.operator.endpoint().spec.rollout.soak_seconds)
+        return pod.ready is not None and self.world.now - pod.ready >= soak
+
+    # At a pass.
+
+    def check(self, before: PlanInputs, found: Plan) -> None:
+        """Look at what one pass decided; its children may be written, or not (a crash)."""
+        old, new = before.record.candidate, found.record.candidate
+        if found.hands_off:
+            if self.trial is not None:
+                self.trial.held = True
+            return
+        self.seen |= {(pod.uid, pod.terminations) for pod in before.pods if pod.terminations}
+        handled = set(found.record.handled_retries) - set(before.record.handled_retries)
+        self._is_remembered(found.record, handled)
+        if handled:
+            self.retried, self.back_offs = True, 0
+        if old is not None:
+            self._takes_up(old)
+            self._note_soak(self._own(old))
+            self._ends_are_acted_on(before, found, old)
+            self._blames_rightly(before, found, old)
+        if new is not None and (old is None or _key(new) != _key(old)):
+            self._starts(before, found, new, asked=bool(handled))
+        if new is None:
+            self.trial = None
+        else:
+            self._goes_on(before, found, new)
+        self._acts(before, found)
+        self._finds_room(before, found)
+
+    def _takes_up(self, old: Candidate) -> None:
+        """Of a candidate that a lost record forgot the beginning of, little can be told."""
+        if self.trial is None or self.trial.key != _key(old):
+            self.trial = Trial(_key(old), len(self.world.faults), soaked=True)
+
+    def _is_remembered(self, record: Record, handled: set[str]) -> None:
+        """A failure leaves the quarantine only where a person asks, or for newer ones."""
+        now = {one.key: one.revision for one in record.quarantine}
+        named = {text.strip().partition(" ")[0] for text in handled}
+        lost = {
+            key
+            for key, revision in self.quarantine.items()
+            if key not in now and not named & {key, revision}
+        }
+        if lost and len(now) < 10:
+            raise BrokenError("a failure is forgotten")
+        self.quarantine = now
+        running = record.target
+        if running is not None and running.quarantine_key in now:
+            raise BrokenError("settings in quarantine are to run")
+
+    def _ends_are_acted_on(self, before: PlanInputs, found: Plan, old: Candidate) -> None:
+        """A revert begins in the pass that sees the deciding end, and its lesson is kept."""
+        gone = found.record.candidate is None or _key(found.record.candidate) != _key(old)
+        good = before.record.last_good
+        proven = good is not None and good.quarantine_key == old.revision.quarantine_key
+        late = 0
+        for end in self._newest_ends(before, old):
+            cause = before.evidence.get(end.key)
+            early = end.early and end.pod.uid not in old.ready_uids
+            if early and cause is not None and cause.blame is Blame.SETTINGS:
+                if not gone:
+                    raise BrokenError("a deciding termination is not acted on")
+                if not found.record.is_quarantined(old.revision.quarantine_key) and not proven:
+                    raise BrokenError("what a failure teaches is lost")
+            if early and cause is None:
+                self._note_unknown(before, end)
+            if not end.early:
+                late += self._late(end.pod, old)
+        if gone or good is None:
+            return
+        if late > before.endpoint.spec.rollout.max_restarts:
+            raise BrokenError("a pod that restarts too often is kept")
+        if self.trial is not None and len(self.trial.unknown) >= 2:
+            raise BrokenError("two ends that nobody can explain are not acted on")
+
+    def _newest_ends(self, before: PlanInputs, old: Candidate) -> list[End]:
+        shown = {
+            (pod.uid, pod.terminations)
+            for pod in before.pods
+            if pod.revision == old.revision.hash and not pod.deleting and not pod.disrupted
+        }
+        return [one for one in self.world.ends if one.key in shown and one.at >= old.since]
+
+    def _note_unknown(self, before: PlanInputs, end: End) -> None:
+        explained = any(uid == end.pod.uid for uid, _ in before.evidence)
+        if self.trial is not None and not explained:
+            self.trial.unknown.add(end.key)
+
+    def _late(self, pod: Pod, old: Candidate) -> int:
+        return sum(
+            1
+            for one in self.world.ends
+            if one.pod is pod and not one.early and one.at >= old.since
+            if not _is_environment(one)
+        )
+
+    def _blames_rightly(self, before: PlanInputs, found: Plan, old: Candidate) -> None:
+        """A candidate fails only for what its settings or its spec may have caused."""
+        entry = next(
+            (
+                one
+                for one in found.record.history
+                if (one.revision, one.since) == _key(old) and one.verdict is Verdict.FAILED
+            ),
+            None,
+        )
+        ends = [
+            one
+            for one in self.world.ends
+            if one.revision == old.revision.hash and one.at >= old.since - timedelta(seconds=1)
+        ]
+        limit = before.endpoint.spec.rollout.max_restarts
+        late = [one for one in ends if not one.early]
+        if "while soaking" in found.message and len(late) <= limit:
+            raise BrokenError("ends before the first Ready count as restarts while soaking")
+        if entry is None:
+            return
+        early = [one for one in ends if one.early]
+        told = any(
+            one.known and one.cause is not None and one.cause.blame is not Blame.ENVIRONMENT
+            for one in early
+        )
+        unknown = [
+            one for one in early if one.key not in self.world.causes or one.key not in self.seen
+        ]
+        restarts = [one for one in late if not _is_environment(one)]
+        if not told and len(unknown) < 2 and len(restarts) <= limit:
+            raise BrokenError("settings are blamed for what they did not cause")
+
+    def _starts(self, before: PlanInputs, found: Plan, new: Candidate, *, asked: bool) -> None:
+        spec, good = before.endpoint.spec, found.record.last_good
+        others = [one for one in self.world.live if one.owner.revision != new.revision.hash]
+        live = before.deployment
+        self.trial = Trial(
+            _key(new),
+            len(self.world.faults),
+            guarded=good is not None
+            and live is not None
+            and len(others) == spec.replicas == live.replicas > 0
+            and all(pod.is_ready for pod in others),
+            asked=asked or before.record.retry is not None or spec.tuning.mode is not Mode.AUTO,
+        )
+        if new.origin is not Origin.TUNING:
+            return
+        assert good is not None
+        if not self.trial.guarded and any(pod.is_ready for pod in self.world.live):
+            raise BrokenError("tuning does not start from a settled endpoint")
+        one, other = good.settings, new.revision.settings
+        if (one.max_num_seqs != other.max_num_seqs) == (
+            one.gpu_memory_utilization != other.gpu_memory_utilization
+        ):
+            raise BrokenError("tuning changes not exactly one knob")
+        self._is_let_start(before)
+        if not self.trial.asked:
+            self._has_learned(before, found, new)
+
+    def _is_let_start(self, before: PlanInputs) -> None:
+        tuning, now = before.endpoint.spec.tuning, self.world.now
+        cooldown = timedelta(seconds=tuning.cooldown_seconds)
+        if self.back_offs:
+            cooldown = max(cooldown, timedelta(seconds=60)) * 2 ** min(self.back_offs, 5)
+        if self.last_change and now - self.last_change < cooldown and not self.retried:
+            raise BrokenError("tuning within the cooldown")
+        self.retried = False
+        if before.fleet.rollouts_elsewhere >= before.fleet.max_concurrent_rollouts:
+            raise BrokenError("more rollouts than allowed")
+        if tuning.maintenance_windows and not window_is_open(now):
+            raise BrokenError("tuning outside its windows")
+
+    def _has_learned(self, before: PlanInputs, found: Plan, new: Candidate) -> None:
+        """Neither like what failed, nor on the way to it."""
+        tuning = tuning_hash(before.endpoint.spec)
+        fingerprint = new.revision.fingerprint
+        lessons = [
+            one
+            for one in found.record.quarantine
+            if (one.fingerprint, one.tuning) == (fingerprint, tuning)
+        ]
+        if any(not _is_within(new, one) for one in lessons):
+            raise BrokenError("what failures taught is not used")
+        wanted = before.desired.settings
+        if wanted is None:
+            return
+        cut = found.record.cut(wanted, fingerprint, tuning)
+        if found.record.is_quarantined(quarantine_key(fingerprint, cut)):
+            raise BrokenError("tuning heads for settings that failed")
+
+    def _goes_on(self, before: PlanInputs, found: Plan, new: Candidate) -> None:
+        self._takes_up(new)
+        trial, spec = self.trial, before.endpoint.spec
+        assert trial is not None
+        blocked = any(one.disruptions_allowed < 1 for one in before.fleet.budgets)
+        trial.held = trial.held or blocked or spec.replicas == 0
+        if new.origin is not Origin.TUNING:
+            return
+        if found.action is Action.DEPLOY and not new.surge:
+            trial.interrupts = window_is_open(self.world.now)
+        if blocked and found.action in {Action.DEPLOY, Action.WIDEN}:
+            raise BrokenError("tuning against a PodDisruptionBudget")
+        if spec.tuning.mode is Mode.RECOMMEND_ONLY and not trial.asked:
+            raise BrokenError("RecommendOnly goes on with what nobody asked for")
+        if self.world.now - new.since > LONGEST_TRIAL and not trial.held:
+            raise BrokenError("tuning holds its turn for hours")
+
+    def _acts(self, before: PlanInputs, found: Plan) -> None:
+        spec, action = before.endpoint.spec, found.action
+        gone = before.deployment is None and before.record.candidate is not None
+        good = found.record.last_good
+        if gone and good is not None and action is not Action.DEPLOY:
+            assert found.target is not None
+            if found.target.revision.hash != good.hash:
+                raise BrokenError("a deleted Deployment comes back with a candidate")
+        if action is Action.HOLD:
+            return
+        makes_room = action is Action.REVERT and before.record.candidate is None
+        if not makes_room:  # it belongs to the revert before
+            self.last_change = self.world.now
+        if action is Action.WIDEN and self.trial is not None and not self.trial.soaked:
+            raise BrokenError("the rest follows before one pod has soaked")
+        if action is Action.PROMOTE:
+            self.back_offs = 0
+            pods = self.world.live
+            alone = all(good and one.owner.revision == good.hash for one in pods)
+            soaked = [one for one in pods if self._has_soaked(one)]
+            if not alone or len(soaked) < max(1, spec.replicas):
+                raise BrokenError("promoted before all pods have soaked")
+        if action is Action.WITHDRAW:
+            entry = found.record.history[0]
+            waits = entry.origin is Origin.TUNING and entry.reason not in NO_BACK_OFF
+            self.back_offs += 1 if waits else 0
+
+    def _finds_room(self, before: PlanInputs, found: Plan) -> None:
+        """Where no GPU is free, what holds the GPUs makes room, as far as the user lets it."""
+        record, spec = found.record, before.endpoint.spec
+        target = record.target
+        starved = target is not None and any(
+            pod.revision == target.hash
+            and not pod.deleting
+            and pod.unschedulable_since is not None
+            and (before.now - pod.unschedulable_since).total_seconds() >= 30
+            for pod in before.pods
+        )
+        candidate, strategy = record.candidate, spec.rollout.strategy.value
+        surges = candidate.surge if candidate is not None else record.surge
+        mine = candidate is None or (candidate.origin is Origin.USER and strategy == "Auto")
+        others = any(
+            one.owner.revision != (target.hash if target else "") for one in self.world.live
+        )
+        waits = starved and others and surges and mine
+        self.reverts_without_room = self.reverts_without_room + 1 if waits else 0
+        if self.reverts_without_room >= LOOK_ROUNDS:
+            raise BrokenError("a pod waits for a GPU that its own endpoint holds")
+
+    def check_scale(self) -> None:
+        """The number of pods that is asked for is copied before long."""
+        deployment, spec = self.world.deployment, self.operator.endpoint().spec
+        if (
+            deployment is None
+            or spec.suspend
+            or deployment.raw["spec"]["replicas"] == spec.replicas
+        ):
+            self.unscaled = None
+            return
+        since, rounds = self.unscaled or (self.world.now, 0)
+        self.unscaled = since, rounds + 1
+        waited = (self.world.now - since).total_seconds()
+        if waited > SCALE_SECONDS and rounds >= LOOK_ROUNDS:
+            raise BrokenError("a new number of pods is not honoured")
+
+    def record_is_lost(self) -> None:
+        """How often a candidate was taken back in a row, and what ended, is nowhere else."""
+        self.back_offs = 0
+        if self.trial is not None:
+            self.trial.unknown.clear()
+
+
+def _key(candidate: Candidate) -> tuple[str, datetime]:
+    return candidate.revision.hash, candidate.since
+
+
+def _is_environment(end: End) -> bool:
+    return end.known and end.cause is not None and end.cause.blame is Blame.ENVIRONMENT
+
+
+def _is_within(new: Candidate, lesson: Quarantined) -> bool:
+    some, below, most = new.revision.settings, lesson.max_num_seqs_below, lesson.utilization_at_most
+    return (below is None or some.max_num_seqs < below or some.max_num_seqs == 1) and (
+        most is None or some.gpu_memory_utilization <= most
+    )
