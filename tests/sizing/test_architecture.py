@@ -86,17 +86,40 @@ def test_a_window_of_the_whole_model(more, window):
     assert {cache.sliding_window for cache in model.caches} == {window}
 
 
-def test_qwen_drops_its_window_unless_it_is_switched_on():
+@pytest.mark.parametrize(
+    ("more", "windows"),
+    [
+        pytest.param({}, [None, None], id="not switched on"),
+        pytest.param({"use_sliding_window": True}, [1024, 1024], id="on all layers"),
+        pytest.param(
+            {"use_sliding_window": True, "max_window_layers": 2}, [None, None], id="on none"
+        ),
+    ],
+)
+def test_qwen_has_one_window_for_all_layers_or_none(more, windows):
     config = LLAMA | {
         "architectures": ["Qwen2ForCausalLM"],
         "model_type": "qwen2",
         "sliding_window": 1024,
-        "max_window_layers": 1,
+        "max_window_layers": 0,
     }
-    off = parse_architecture(config)
-    on = parse_architecture(config | {"use_sliding_window": True})
-    assert [cache.sliding_window for cache in off.caches] == [None, None]
-    assert [cache.sliding_window for cache in on.caches] == [None, 1024]
+    model = parse_architecture(config | more)
+    assert [cache.sliding_window for cache in model.caches] == windows
+
+
+def test_qwen_with_windows_on_some_layers_is_refused_as_by_the_engine():
+    found = parse_architecture(
+        LLAMA
+        | {
+            "architectures": ["Qwen3ForCausalLM"],
+            "model_type": "qwen3",
+            "sliding_window": 1024,
+            "use_sliding_window": True,
+            "max_window_layers": 1,
+        }
+    )
+    assert isinstance(found, UnsupportedArchitecture)
+    assert "max_window_layers gives some layers a window" in found.reason
 
 
 def test_shared_caches_are_not_counted():

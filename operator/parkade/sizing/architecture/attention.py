@@ -5,14 +5,36 @@ from __future__ import annotations
 from parkade.sizing.architecture.common import (
     Family,
     attention_cache,
-    head_size,
-    num_kv_heads,
+    derived_head_size,
     num_layers,
 )
 from parkade.sizing.architecture.fields import MAX_TOKENS, FieldError, Fields
 from parkade.sizing.architecture.model import AttentionCache, DecoderLayer
 from parkade.sizing.architecture.windows import attention_layers, layer_windows, window_of
 
+# Models that derive the size of a head and do not look at ``head_dim``
+# (vllm/model_executor/models/, 0.32.0).
+_DERIVED = frozenset(
+    {
+        "dots_ocr",
+        "granitemoe",
+        "granitemoe_swa",
+        "granitemoeshared",
+        "internlm2",
+        "mimo",
+        "minicpm",
+        "olmoe",
+        "orion",
+        "qwen2",
+        "qwen2_5_omni_text",
+        "qwen2_5_vl",
+        "qwen2_5_vl_text",
+        "qwen2_moe",
+        "qwen2_vl",
+        "qwen2_vl_text",
+        "stablelm",
+    }
+)
 # Families whose MTP layers the engine can draft with; they attend like the others.
 _WITH_MTP = frozenset({"mimo", "glm4_moe", "glm4v_moe_text", "ernie4_5_moe", "exaone_moe", "hy_v3"})
 
@@ -20,6 +42,9 @@ _WITH_MTP = frozenset({"mimo", "glm4_moe", "glm4v_moe_text", "ernie4_5_moe", "ex
 def dense(fields: Fields, model_type: str) -> Family:
     """GQA or MQA on every layer, with or without windows; experts do not matter here."""
     cache = attention_cache(fields)
+    if model_type in _DERIVED:
+        size = derived_head_size(fields)
+        cache = AttentionCache(cache.num_kv_heads, size, size)
     layers = attention_layers(fields, model_type, num_layers(fields), cache)
     modules = 0
     if model_type in _WITH_MTP:
@@ -31,6 +56,13 @@ def dense(fields: Fields, model_type: str) -> Family:
         mtp_layers=((cache,),) * modules,
         num_mtp_modules=modules,
     )
+
+
+def unwindowed(fields: Fields, model_type: str) -> Family:
+    """Return plain attention on every layer, for wrappers whose file is flat."""
+    del model_type
+    cache = attention_cache(fields)
+    return Family(((cache,),) * num_layers(fields), cache.num_kv_heads, cache.head_size)
 
 
 def gemma4(fields: Fields, model_type: str) -> Family:
@@ -95,34 +127,4 @@ def llama4(fields: Fields, model_type: str) -> Family:
         cache.num_kv_heads,
         cache.head_size,
         chunked_local_attention=chunk is not None,
-    )
-
-
-def mimo_v2(fields: Fields, model_type: str) -> Family:
-    """MiMo V2: windows have heads of their own, and values narrower than keys.
-
-    Source: MiMoV2FlashDecoderLayer and MiMoV2MTPLayer (mimo_v2.py, mimo_v2_mtp.py); the engine
-    uses one MTP layer, a windowed one.
-    """
-    del model_type
-    count = num_layers(fields)
-    keys = fields.integer("head_dim")
-    full = AttentionCache(num_kv_heads(fields), keys, fields.optional_int("v_head_dim") or keys)
-    local_keys = fields.integer("swa_head_dim")
-    window = window_of(fields, "sliding_window_size")
-    local = AttentionCache(
-        fields.integer("swa_num_key_value_heads"),
-        local_keys,
-        fields.optional_int("swa_v_head_dim") or local_keys,
-        sliding_window=window,
-    )
-    pattern = fields.integers("hybrid_layer_pattern", count)
-    if pattern is None:
-        raise FieldError(f"{fields.path('hybrid_layer_pattern')} is missing")
-    return Family(
-        tuple((local if flag == 1 else full,) for flag in pattern),
-        full.num_kv_heads,
-        head_size(fields),
-        mtp_layers=((local,),),
-        num_mtp_modules=1,
     )

@@ -79,7 +79,7 @@ def num_kv_heads(fields: Fields) -> int:
 
 def hidden_size(fields: Fields) -> int:
     """Return the width of the residual stream."""
-    return fields.integer("hidden_size", "n_embd", "d_model")
+    return fields.integer("hidden_size", "n_embd", "d_model", "n_embed")
 
 
 def head_size(fields: Fields) -> int:
@@ -87,6 +87,11 @@ def head_size(fields: Fields) -> int:
     size = fields.optional_int("head_dim", "hidden_size_per_head", low=0)
     if size:
         return size
+    return derived_head_size(fields)
+
+
+def derived_head_size(fields: Fields) -> int:
+    """Return the width divided by the heads."""
     width, heads = hidden_size(fields), num_heads(fields)
     if width < heads:
         raise FieldError(

@@ -89,6 +89,18 @@ class Fields:
             raise FieldError(f"{self.path(name)} is {shown(value)}, not true or false")
         return value
 
+    def objects(self, name: str, length: int) -> list[Fields]:
+        """Return a list of nested objects, refused where it is absent or short."""
+        values = self.sequence(name, length)
+        if values is None:
+            raise FieldError(f"{self.path(name)} is missing")
+        for index, value in enumerate(values):
+            if not isinstance(value, Mapping):
+                raise FieldError(f"{self.path(name)}[{index}] is {shown(value)}, not an object")
+        return [
+            Fields(value, None, f"{self.path(name)}[{index}]") for index, value in enumerate(values)
+        ]
+
     def text(self, name: str) -> str | None:
         """Return a field of text, or None where it is absent."""
         value = self.raw(name)

@@ -36,19 +36,22 @@ class MLACache:
 
 @dataclass(frozen=True, slots=True)
 class IndexerCache:
-    """Keys of the sparse indexer: fp8 with one fp32 scale per ``quant_block`` values.
+    """Keys of a sparse indexer: fp8 with one fp32 scale per ``quant_block`` values, else bf16.
 
     ``shared``: the checkpoint lets this layer use the choice of an earlier one; engines before
-    0.24 kept the cache all the same.
+    0.24 kept the cache all the same. ``kernel_block`` is the one block that its kernel reads.
     """
 
     head_size: int
-    quant_block: int = 128
+    quant_block: int | None = 128
     shared: bool = False
+    kernel_block: int = 64
 
     @property
     def bytes_per_token(self) -> int:
         """Bytes per token: 132 for 128 values (``Indexer.__init__``, deepseek_v2.py, 0.32)."""
+        if self.quant_block is None:
+            return self.head_size * 2
         return self.head_size + self.head_size // self.quant_block * 4
 
 

@@ -70,7 +70,7 @@ def _parsed(config: Mapping[str, Any], name: str) -> ModelArchitecture:
         tie_word_embeddings=_tied(config, fields),
         uses_mla=family.uses_mla,
         is_hybrid=family.is_hybrid,
-        kv_cache_dtype=forced_kv_cache_dtype(section),
+        kv_cache_dtype=forced_kv_cache_dtype(config, text),
         quantization=quantization_method(section),
         mamba_ssm_dtype=family.mamba_ssm_dtype,
         mtp_layers=family.mtp_layers,
@@ -143,7 +143,9 @@ def _reader(name: str, text: Mapping[str, Any], model_type: str) -> Reader:
 
 def _dtype(config: Mapping[str, Any], text: Mapping[str, Any]) -> str:
     """Return the type that the engine computes in: 32 bits are cut to bfloat16."""
-    for source in (config, text):
+    for source in (config, text, config.get("vision_config"), config.get("encoder_config")):
+        if not isinstance(source, Mapping):
+            continue
         for name in ("dtype", "torch_dtype"):
             value = source.get(name)
             if value is None:

@@ -1,8 +1,10 @@
 """What a checkpoint says about the format of weights and cache.
 
 Source: ``get_kv_cache_quant_algo_string`` and ``resolve_kv_cache_dtype_string``
-(vllm/utils/torch_utils.py), and the ``kv_cache_scheme`` that ``Attention.__init__`` honours for
-compressed-tensors (vllm/model_executor/layers/attention/attention.py), 0.32.0.
+(vllm/utils/torch_utils.py), ``_normalize_quantization_config``
+(vllm/transformers_utils/model_arch_config_convertor.py), and the ``kv_cache_scheme`` that
+``Attention.__init__`` honours for compressed-tensors
+(vllm/model_executor/layers/attention/attention.py), 0.32.0.
 """
 
 from __future__ import annotations
@@ -38,14 +40,19 @@ def quantization_method(section: Mapping[str, Any] | None) -> str | None:
     return "modelopt" if _is_modelopt(section) else None
 
 
-def forced_kv_cache_dtype(section: Mapping[str, Any] | None) -> str | None:
-    """Return the cache format that ``auto`` becomes, or None for the model's own type."""
-    method = quantization_method(section)
-    if section is None or method is None:
+def forced_kv_cache_dtype(config: Mapping[str, Any], text: Mapping[str, Any]) -> str | None:
+    """Return the cache format that ``auto`` becomes, or None for the model's own type.
+
+    The layers read a compressed-tensors scheme wherever it stands; a ModelOpt one counts only
+    at the top of the file, and only where the section names its method.
+    """
+    section = quantization_of(config, text)
+    if section is None:
         return None
+    method = quantization_method(section) or ""
     if method == "compressed-tensors":
         return "fp8" if section.get("kv_cache_scheme") is not None else None
-    if not method.startswith("modelopt"):
+    if config.get("quantization_config") is None or not _names_modelopt(section):
         return None
     inner = section.get("quantization")
     sources = (inner if isinstance(inner, Mapping) else section, section)
@@ -54,6 +61,21 @@ def forced_kv_cache_dtype(section: Mapping[str, Any] | None) -> str | None:
             if source.get(name):
                 return _modelopt_format(source[name])
     return None
+
+
+def _names_modelopt(section: Mapping[str, Any]) -> bool:
+    """Whether the engine finds ``quant_method`` to be ModelOpt's, or writes it itself.
+
+    It writes it for sections with a nested ``quantization`` that names its algorithm; a flat
+    section of ModelOpt without a method keeps the model's own cache.
+    """
+    inner = section.get("quantization")
+    if isinstance(inner, Mapping) and inner.get("quant_algo") is not None:
+        legacy = "modelopt_quant_config" in inner
+        if legacy or _is_modelopt(section):
+            return True
+    method = section.get("quant_method")
+    return isinstance(method, str) and method.lower().startswith("modelopt")
 
 
 def _is_modelopt(section: Mapping[str, Any]) -> bool:

@@ -8,7 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from parkade.sizing.architecture import attention, drafts, hybrids, linear, mamba, mla
+from parkade.sizing.architecture import (
+    attention,
+    drafts,
+    hybrids,
+    linear,
+    mamba,
+    mla,
+    older,
+    uneven,
+)
 from parkade.sizing.architecture.common import Family
 from parkade.sizing.architecture.fields import Fields
 
@@ -22,28 +31,30 @@ def _names(text: str) -> list[str]:
 # Attention on every layer, with the window rules of `windows`.
 _DENSE = _names("""
 AfmoeForCausalLM ApertusForCausalLM AquilaForCausalLM AquilaModel ArceeForCausalLM
-BailingMoeForCausalLM BailingMoeV2ForCausalLM BaiChuanForCausalLM BaichuanForCausalLM
-CohereForCausalLM Cohere2ForCausalLM Cohere2MoeForCausalLM CwmForCausalLM DeepseekForCausalLM
-Dots1ForCausalLM Ernie4_5ForCausalLM Ernie4_5_MoeForCausalLM ExaoneForCausalLM
-Exaone4ForCausalLM ExaoneMoeForCausalLM ExaoneMoEForCausalLM FlexOlmoForCausalLM
-GemmaForCausalLM Gemma2ForCausalLM Gemma3ForCausalLM GlmForCausalLM Glm4ForCausalLM
-Glm4MoeForCausalLM GptOssForCausalLM GPTBigCodeForCausalLM GPTNeoXForCausalLM GraniteForCausalLM
-GraniteMoeForCausalLM GraniteMoeSharedForCausalLM Grok1ForCausalLM Grok1ModelForCausalLM
-HeliumForCausalLM HunYuanDenseV1ForCausalLM HunYuanMoEV1ForCausalLM HYV3ForCausalLM
-InternLMForCausalLM InternLM2ForCausalLM InternLM3ForCausalLM IQuestCoderForCausalLM
-JAISLMHeadModel LagunaForCausalLM LlamaForCausalLM LLaMAForCausalLM MiMoForCausalLM
-MiniCPMForCausalLM MiniMaxM2ForCausalLM Ministral3ForCausalLM MistralForCausalLM
-MixtralForCausalLM NemotronForCausalLM OlmoForCausalLM Olmo2ForCausalLM Olmo3ForCausalLM
-OlmoeForCausalLM OrionForCausalLM PhiForCausalLM Phi3ForCausalLM PhiMoEForCausalLM
-QuantMixtralForCausalLM Qwen2ForCausalLM Qwen2MoeForCausalLM Qwen3ForCausalLM
-Qwen3MoeForCausalLM SarvamMoEForCausalLM SeedOssForCausalLM SmolLM3ForCausalLM SolarForCausalLM
-StableLmForCausalLM StableLMEpochForCausalLM Starcoder2ForCausalLM TeleChat2ForCausalLM
-TeleChat3ForCausalLM TeleFLMForCausalLM XverseForCausalLM
+BaiChuanForCausalLM BaichuanForCausalLM BailingMoeForCausalLM BailingMoeV2ForCausalLM
+Cohere2ForCausalLM Cohere2MoeForCausalLM CohereForCausalLM CwmForCausalLM DeepseekForCausalLM
+Dots1ForCausalLM Ernie4_5_MoeForCausalLM Ernie4_5ForCausalLM Exaone4ForCausalLM ExaoneForCausalLM
+ExaoneMoeForCausalLM ExaoneMoEForCausalLM FlexOlmoForCausalLM Gemma2ForCausalLM Gemma3ForCausalLM
+GemmaForCausalLM Glm4ForCausalLM Glm4MoeForCausalLM GlmForCausalLM
+GPTNeoXForCausalLM GptOssForCausalLM GraniteForCausalLM GraniteMoeForCausalLM
+GraniteMoeSharedForCausalLM GraniteMoeSWAForCausalLM GraniteSWAForCausalLM Grok1ForCausalLM
+Grok1ModelForCausalLM HeliumForCausalLM HunYuanDenseV1ForCausalLM HunYuanMoEV1ForCausalLM
+HyperCLOVAXForCausalLM HYV3ForCausalLM InternLM2ForCausalLM InternLM3ForCausalLM
+InternLMForCausalLM IQuestCoderForCausalLM JAISLMHeadModel LagunaForCausalLM LlamaForCausalLM
+LLaMAForCausalLM MellumForCausalLM MiMoForCausalLM MiniCPMForCausalLM MiniMaxM2ForCausalLM
+Ministral3ForCausalLM MistralForCausalLM MixtralForCausalLM MolmoForCausalLM NemotronForCausalLM
+Olmo2ForCausalLM Olmo3ForCausalLM OlmoeForCausalLM OlmoForCausalLM OrionForCausalLM
+Param2MoEForCausalLM Phi3ForCausalLM Phi4MMForCausalLM PhiForCausalLM PhiMoEForCausalLM
+QuantMixtralForCausalLM Qwen2ForCausalLM Qwen2MoeForCausalLM Qwen3ForCausalLM Qwen3MoeForCausalLM
+Rnj1ForCausalLM SarvamMoEForCausalLM SeedOssForCausalLM SmolLM3ForCausalLM SolarForCausalLM
+StableLMEpochForCausalLM StableLmForCausalLM Starcoder2ForCausalLM Step1ForCausalLM
+TeleChat2ForCausalLM TeleChat3ForCausalLM TeleFLMForCausalLM VaultGemmaForCausalLM
+XverseForCausalLM
 """)
 
 _MLA = _names("""
 DeepseekV2ForCausalLM DeepseekV3ForCausalLM DeepseekV32ForCausalLM GlmMoeDsaForCausalLM
-Glm4MoeLiteForCausalLM MistralLarge3ForCausalLM PanguUltraMoEForCausalLM
+AXK1ForCausalLM Glm4MoeLiteForCausalLM MistralLarge3ForCausalLM PanguUltraMoEForCausalLM
 """)
 
 # Heads of a drafter that are plain attention.
@@ -54,15 +65,40 @@ Eagle3MiniMaxM2ForCausalLM PEagleDraftModel PeagleLlamaForCausalLM PeagleQwen3Fo
 EagleMiniCPMForCausalLM Qwen3DSparkModel
 """)
 
+# Wrappers whose file is flat; their language models keep every token.
+_FLAT_WRAPPERS = _names("""
+IsaacForConditionalGeneration KeyeForConditionalGeneration KeyeVL1_5ForConditionalGeneration
+MiniCPMO MiniCPMV MoonshotKimiaForCausalLM
+""")
+
 ARCHITECTURES: dict[str, Reader] = {
     **dict.fromkeys(_DENSE, attention.dense),
     **dict.fromkeys(_DRAFTS, drafts.eagle),
     **dict.fromkeys(_MLA, mla.deepseek),
+    "BloomForCausalLM": older.bloom,
+    "ChatGLMForConditionalGeneration": older.chatglm,
+    "ChatGLMModel": older.chatglm,
+    "DbrxForCausalLM": older.dbrx,
+    "FalconForCausalLM": older.falcon,
+    "GLM4VForCausalLM": older.chatglm,
+    "GPT2LMHeadModel": older.multi_head,
+    "GPTJForCausalLM": older.multi_head,
+    "OPTForCausalLM": older.multi_head,
+    "GPTBigCodeForCausalLM": older.gpt_bigcode,
+    "IQuestLoopCoderForCausalLM": older.loop_coder,
+    "MiniCPM3ForCausalLM": older.minicpm3,
+    "PanguEmbeddedForCausalLM": older.pangu_embedded,
+    "RWForCausalLM": older.falcon,
+    "Step3TextForCausalLM": older.step3_text,
+    "DeciLMForCausalLM": uneven.nemotron_nas,
+    **dict.fromkeys(_FLAT_WRAPPERS, attention.unwindowed),
+    "MiniMaxM3SparseForCausalLM": uneven.minimax_m3,
+    "Step3p5ForCausalLM": uneven.step3p5,
     "Gemma3nForCausalLM": attention.gemma3n,
     "Gemma4ForCausalLM": attention.gemma4,
     "Llama4ForCausalLM": attention.llama4,
-    "MiMoV2FlashForCausalLM": attention.mimo_v2,
-    "MiMoV2ForCausalLM": attention.mimo_v2,
+    "MiMoV2FlashForCausalLM": uneven.mimo_v2,
+    "MiMoV2ForCausalLM": uneven.mimo_v2,
     "Qwen3NextForCausalLM": hybrids.gated_delta_net,
     "Qwen3_5ForCausalLM": hybrids.gated_delta_net,
     "Qwen3_5MoeForCausalLM": hybrids.gated_delta_net,
@@ -84,6 +120,7 @@ ARCHITECTURES: dict[str, Reader] = {
     "MiniMaxM1ForCausalLM": linear.minimax_text,
     "MiniMaxText01ForCausalLM": linear.minimax_text,
     "LongcatFlashForCausalLM": mla.longcat,
+    "LongcatFlashNgramForCausalLM": mla.longcat,
     "DFlashDraftModel": drafts.dflash,
     "EagleDeepSeekMTPModel": mla.deepseek,
     "Eagle3DeepseekV2ForCausalLM": mla.deepseek,
@@ -95,27 +132,36 @@ ARCHITECTURES: dict[str, Reader] = {
 # own `model_type` says which reader understands it.
 WRAPPERS = frozenset(
     _names("""
-AriaForConditionalGeneration AyaVisionForConditionalGeneration
-Cohere2VisionForConditionalGeneration DotsOCRForCausalLM Eagle2_5_VLForConditionalGeneration
-Exaone4_5_ForConditionalGeneration Gemma3ForConditionalGeneration Gemma3nForConditionalGeneration
-Gemma4ForConditionalGeneration Gemma4UnifiedForConditionalGeneration Glm4vForConditionalGeneration
-Glm4vMoeForConditionalGeneration Granite4VisionForConditionalGeneration H2OVLChatModel
-Idefics3ForConditionalGeneration InternS1ForConditionalGeneration InternVLChatModel
-InternVLForConditionalGeneration KananaVForConditionalGeneration KimiK25ForConditionalGeneration
-KimiK3ForConditionalGeneration KimiVLForConditionalGeneration Lfm2VlForConditionalGeneration
-LightOnOCRForConditionalGeneration Llama4ForConditionalGeneration Llama_Nemotron_Nano_VL
-LlavaForConditionalGeneration LlavaNextForConditionalGeneration
-LlavaNextVideoForConditionalGeneration LlavaOnevisionForConditionalGeneration
-MiniMaxVL01ForConditionalGeneration Mistral3ForConditionalGeneration NVLM_D
-NemotronH_Nano_Omni_Reasoning_V3 NemotronH_Nano_VL_V2 NemotronH_Omni_Reasoning_V3
-NemotronH_Super_Omni_Reasoning_V3 OpenCUAForConditionalGeneration
+AriaForConditionalGeneration AudioFlamingo3ForConditionalGeneration
+AyaVisionForConditionalGeneration BagelForConditionalGeneration BeeForConditionalGeneration
+Cohere2VisionForConditionalGeneration DeepseekOCR2ForCausalLM DeepseekOCRForCausalLM
+DeepseekVLV2ForCausalLM DotsOCRForCausalLM Eagle2_5_VLForConditionalGeneration
+Ernie4_5_VLMoeForConditionalGeneration Exaone4_5_ForConditionalGeneration
+Gemma3ForConditionalGeneration Gemma3nForConditionalGeneration Gemma4ForConditionalGeneration
+Gemma4UnifiedForConditionalGeneration Glm4vForConditionalGeneration
+Glm4vMoeForConditionalGeneration GlmAsrForConditionalGeneration GlmOcrForConditionalGeneration
+Granite4VisionForConditionalGeneration GraniteSpeechForConditionalGeneration
+GraniteSpeechPlusForConditionalGeneration H2OVLChatModel HCXVisionV2ForCausalLM
+Idefics3ForConditionalGeneration InternS1ForConditionalGeneration
+InternS1ProForConditionalGeneration InternVLChatModel InternVLForConditionalGeneration
+KananaVForConditionalGeneration KimiK25ForConditionalGeneration KimiK3ForConditionalGeneration
+KimiVLForConditionalGeneration Lfm2VlForConditionalGeneration LightOnOCRForConditionalGeneration
+Llama4ForConditionalGeneration Llama_Nemotron_Nano_VL LlavaForConditionalGeneration
+LlavaNextForConditionalGeneration LlavaNextVideoForConditionalGeneration
+LlavaOnevision2ForConditionalGeneration LlavaOnevisionForConditionalGeneration MiDashengLMModel
+MiniMaxM3SparseForConditionalGeneration MiniMaxVL01ForConditionalGeneration
+Mistral3ForConditionalGeneration Molmo2ForConditionalGeneration NemotronH_Nano_Omni_Reasoning_V3
+NemotronH_Nano_VL_V2 NemotronH_Omni_Reasoning_V3 NemotronH_Super_Omni_Reasoning_V3 NVLM_D
+OpenCUAForConditionalGeneration OpenPanguVLForConditionalGeneration Ovis Ovis2_5
+Ovis2_6_MoeForCausalLM Ovis2_6ForCausalLM PaddleOCRVLForConditionalGeneration
 PaliGemmaForConditionalGeneration Phi3VForCausalLM PixtralForConditionalGeneration
-Qwen2AudioForConditionalGeneration Qwen2VLForConditionalGeneration
-Qwen2_5OmniForConditionalGeneration Qwen2_5OmniModel Qwen2_5_VLForConditionalGeneration
-Qwen3OmniMoeForConditionalGeneration Qwen3VLForConditionalGeneration
-Qwen3VLMoeForConditionalGeneration Qwen3_5ForConditionalGeneration
-Qwen3_5MoeForConditionalGeneration SkyworkR1VChatModel SmolVLMForConditionalGeneration
-Step3VLForConditionalGeneration UltravoxModel VoxtralForConditionalGeneration
+QianfanOCRForConditionalGeneration Qwen2_5_VLForConditionalGeneration
+Qwen2_5OmniForConditionalGeneration Qwen2_5OmniModel Qwen2AudioForConditionalGeneration
+Qwen2VLForConditionalGeneration Qwen3_5ForConditionalGeneration Qwen3_5MoeForConditionalGeneration
+Qwen3ASRForConditionalGeneration Qwen3OmniMoeForConditionalGeneration
+Qwen3VLForConditionalGeneration Qwen3VLMoeForConditionalGeneration SkyworkR1VChatModel
+SmolVLMForConditionalGeneration Step3p7ForConditionalGeneration Step3VLForConditionalGeneration
+StepVLForConditionalGeneration UltravoxModel VoxtralForConditionalGeneration
 """)
 )
 
@@ -126,6 +172,32 @@ MODEL_TYPES: dict[str, str] = {
     "arcee": "ArceeForCausalLM",
     "cohere": "CohereForCausalLM",
     "cohere2": "Cohere2ForCausalLM",
+    "cohere2_moe": "Cohere2MoeForCausalLM",
+    "bloom": "BloomForCausalLM",
+    "chatglm": "ChatGLMModel",
+    "cwm": "CwmForCausalLM",
+    "dbrx": "DbrxForCausalLM",
+    "ernie4_5_vl_moe_text": "Ernie4_5_MoeForCausalLM",
+    "exaone4_5_text": "Exaone4ForCausalLM",
+    "falcon": "FalconForCausalLM",
+    "gemma4_unified_text": "Gemma4ForCausalLM",
+    "glm_ocr_text": "Glm4ForCausalLM",
+    "gpt2": "GPT2LMHeadModel",
+    "gpt_bigcode": "GPTBigCodeForCausalLM",
+    "gptj": "GPTJForCausalLM",
+    "granite_swa": "GraniteSWAForCausalLM",
+    "granitemoe_swa": "GraniteMoeSWAForCausalLM",
+    "hyperclovax": "HyperCLOVAXForCausalLM",
+    "minicpm3": "MiniCPM3ForCausalLM",
+    "molmo2_text": "MolmoForCausalLM",
+    "nemotron-nas": "DeciLMForCausalLM",
+    "opt": "OPTForCausalLM",
+    "paddleocr_vl_text": "Ernie4_5ForCausalLM",
+    "PanguEmbedded": "PanguEmbeddedForCausalLM",
+    "qwen3_asr_text": "Qwen3ForCausalLM",
+    "step3_text": "Step3TextForCausalLM",
+    "vaultgemma": "VaultGemmaForCausalLM",
+    "axk1": "AXK1ForCausalLM",
     "deepseek": "DeepseekForCausalLM",
     "deepseek_v2": "DeepseekV2ForCausalLM",
     "deepseek_v3": "DeepseekV3ForCausalLM",
@@ -181,6 +253,8 @@ MODEL_TYPES: dict[str, str] = {
     "mimo": "MiMoForCausalLM",
     "mimo_v2_flash": "MiMoV2FlashForCausalLM",
     "minimax_m2": "MiniMaxM2ForCausalLM",
+    "minimax_m3": "MiniMaxM3SparseForCausalLM",
+    "minimax_m3_text": "MiniMaxM3SparseForCausalLM",
     "ministral": "MistralForCausalLM",
     "ministral3": "Ministral3ForCausalLM",
     "mistral": "MistralForCausalLM",
@@ -211,6 +285,7 @@ MODEL_TYPES: dict[str, str] = {
     "seed_oss": "SeedOssForCausalLM",
     "smollm3": "SmolLM3ForCausalLM",
     "stablelm": "StableLmForCausalLM",
+    "step3p5": "Step3p5ForCausalLM",
     "starcoder2": "Starcoder2ForCausalLM",
 }
 
@@ -224,6 +299,7 @@ WRAPPER_TYPES: dict[str, tuple[str, str]] = {
     "kimi_k3": ("KimiK3ForConditionalGeneration", "kimi_linear"),
     "kimi_vl": ("KimiVLForConditionalGeneration", "deepseek_v3"),
     "llama4": ("Llama4ForConditionalGeneration", "llama4_text"),
+    "minimax_m3_vl": ("MiniMaxM3SparseForConditionalGeneration", "minimax_m3_text"),
     "mistral3": ("Mistral3ForConditionalGeneration", "mistral"),
     "llava": ("LlavaForConditionalGeneration", "llama"),
     "llava_next": ("LlavaNextForConditionalGeneration", "llama"),
@@ -233,6 +309,11 @@ WRAPPER_TYPES: dict[str, tuple[str, str]] = {
     "qwen3_vl_moe": ("Qwen3VLMoeForConditionalGeneration", "qwen3_vl_moe_text"),
     "qwen3_5": ("Qwen3_5ForConditionalGeneration", "qwen3_5_text"),
     "qwen3_5_moe": ("Qwen3_5MoeForConditionalGeneration", "qwen3_5_moe_text"),
+    "exaone4_5": ("Exaone4_5_ForConditionalGeneration", "exaone4_5_text"),
+    "gemma4_unified": ("Gemma4UnifiedForConditionalGeneration", "gemma4_unified_text"),
+    "paddleocr_vl": ("PaddleOCRVLForConditionalGeneration", "paddleocr_vl_text"),
+    "glm_ocr": ("GlmOcrForConditionalGeneration", "glm_ocr_text"),
+    "ernie4_5_vl_moe": ("Ernie4_5_VLMoeForConditionalGeneration", "ernie4_5_vl_moe_text"),
     "glm4v": ("Glm4vForConditionalGeneration", "glm4v_text"),
     "glm4v_moe": ("Glm4vMoeForConditionalGeneration", "glm4v_moe_text"),
 }

@@ -34,7 +34,7 @@ def layer_spec(setting: Setting, cache: Cache) -> LayerSpec:
             return LayerSpec(
                 kind=Kind.MLA_ATTENTION,
                 block_size=setting.block_size,
-                identity=("indexer", cache.head_size),
+                identity=("indexer", cache.head_size, cache.quant_block),
                 token_bytes=cache.bytes_per_token,
             )
         case _:

@@ -57,8 +57,6 @@ def resolve(model: ModelArchitecture, options: EngineOptions) -> Setting:
         raise Refusal(f"vllm_version {options.vllm_version!r} is no version")
     check_split(model, options.tensor_parallel_size)
     mode = _mamba_cache_mode(model, options, rules)
-    alignment = options.kernel_block_alignment
-    default = DEFAULT_BLOCK_SIZE if DEFAULT_BLOCK_SIZE % alignment == 0 else alignment
     setting = Setting(
         options=options,
         rules=rules,
@@ -69,9 +67,20 @@ def resolve(model: ModelArchitecture, options: EngineOptions) -> Setting:
         and rules.gated_delta_checkpoint_alignment is not None
         and any(isinstance(cache, GatedDeltaState) for cache in model.distinct_caches),
         in_flight_tokens=_in_flight_tokens(options, rules),
-        block_size=options.block_size or default,
+        block_size=options.block_size or _default_block_size(model, options),
     )
     return _aligned(setting) if model.is_hybrid else setting
+
+
+def _default_block_size(model: ModelArchitecture, options: EngineOptions) -> int:
+    """Return 16, or the smallest block that every kernel accepts.
+
+    A sparse indexer reads blocks of one size, which the others then share
+    (``_preferred_block_size_for_backends``, vllm/platforms/interface.py).
+    """
+    kernels = {cache.kernel_block for cache in model.distinct_caches if is_indexer(cache)}
+    smallest = lcm(options.kernel_block_alignment, *kernels)
+    return DEFAULT_BLOCK_SIZE if DEFAULT_BLOCK_SIZE % smallest == 0 else smallest
 
 
 def check_split(model: ModelArchitecture, tp: int) -> None:
@@ -160,6 +169,11 @@ def _model_token_bytes(setting: Setting) -> int:
     if not size:
         raise Refusal(f"{setting.kv_cache_dtype} cannot store the attention of this model")
     return size
+
+
+def is_indexer(cache: Cache) -> TypeGuard[IndexerCache]:
+    """Whether a cache holds the keys of a sparse indexer."""
+    return isinstance(cache, IndexerCache)
 
 
 def is_state(cache: Cache) -> TypeGuard[State]:
