@@ -133,6 +133,18 @@ def sparse_of(size):
     return write
 
 
+def shaped(**more):
+    llama = {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "num_hidden_layers": 2,
+        "num_attention_heads": 8,
+        "hidden_size": 512,
+        "vocab_size": 1000,
+    }
+    return written(json.dumps(llama | more))
+
+
 BAD_FILES = [
     pytest.param(None, "cannot read", id="a missing file"),
     pytest.param(written(""), "not JSON", id="an empty file"),
@@ -143,6 +155,13 @@ BAD_FILES = [
     pytest.param(written('{"num_hidden_layers": -Infinity}'), "Infinity", id="infinity"),
     pytest.param(written("9" * 5000), "not JSON", id="a number of five thousand digits"),
     pytest.param(written(b"\xff\xfe\x00\x00"), "not UTF-8", id="bytes"),
+    pytest.param(shaped(num_hidden_layers=-1), "num_hidden_layers is -1", id="negative layers"),
+    pytest.param(shaped(num_attention_heads=0), "num_attention_heads is 0", id="no heads"),
+    pytest.param(shaped(hidden_size=10**40), "hidden_size is 1000", id="a width beyond reason"),
+    pytest.param(shaped(num_key_value_heads=3), "does not divide", id="heads that do not divide"),
+    pytest.param(shaped(num_hidden_layers="2"), "not a whole number", id="text for a number"),
+    pytest.param(shaped(layer_types=["full_attention"]), "1 entries for 2", id="a short list"),
+    pytest.param(shaped(architectures=7), "architectures is 7", id="a number for a name"),
     pytest.param(sparse_of(100 * 2**20), "larger than 16 MiB", id="a hundred megabytes"),
     pytest.param(
         written('{"a":' * 1000 + "1" + "}" * 1000), "nested", id="nested a thousand levels deep"
@@ -202,10 +221,10 @@ def test_bad_amounts_of_memory_get_status_two(available, capsys):
         pytest.param({"architectures": ["MadeUp"]}, [], "MadeUp", id="an unknown architecture"),
         pytest.param({"model_type": "made_up"}, [], "made_up", id="an unknown model type"),
         pytest.param(
-            {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "num_hidden_layers": -1},
+            {"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 2},
             [],
-            "num_hidden_layers",
-            id="an impossible shape",
+            "hidden_size is missing",
+            id="a shape that is not there",
         ),
         pytest.param(None, ["--tensor-parallel-size", "7"], "24 attention heads", id="a bad split"),
         pytest.param(None, ["--pipeline-parallel-size", "99"], "64 layers", id="too many stages"),

@@ -22,11 +22,13 @@ MAX_DEPTH = 64
 def read_architecture(path: Path) -> ModelArchitecture:
     """Return the model of a configuration file.
 
-    Raises UsageError where the file cannot be read or is no configuration, and CannotSize where
-    it is one that is not understood.
+    Raises UsageError where the file cannot be read or is no configuration that a model can have,
+    and CannotSize where it is one that is not understood.
     """
     found = parse_architecture(read_config(path))
     if isinstance(found, UnsupportedArchitecture):
+        if found.malformed:
+            raise UsageError(f"{str(path)!r} is no model's configuration: {found}")
         raise CannotSize(f"cannot size {str(path)!r}: {found}")
     return found
 

@@ -7,7 +7,7 @@ Source: llama_eagle3.py, qwen3_eagle3.py, qwen3_dflash.py, gemma4_mtp.py
 from __future__ import annotations
 
 from parkade.sizing.architecture.common import Family, attention_cache, num_layers
-from parkade.sizing.architecture.fields import FieldError, Fields
+from parkade.sizing.architecture.fields import Fields, NotUnderstoodError
 from parkade.sizing.architecture.model import AttentionCache, DecoderLayer
 from parkade.sizing.architecture.windows import FULL, SLIDING, window_of
 
@@ -44,7 +44,7 @@ def shared_with_target(fields: Fields, model_type: str) -> Family:
 
 def _family(fields: Fields, cache: AttentionCache, kinds: list[str], window: int | None) -> Family:
     if SLIDING in kinds and window is None:
-        raise FieldError(f"{fields.path('sliding_window')} is missing for sliding layers")
+        raise NotUnderstoodError(f"{fields.path('sliding_window')} is missing for sliding layers")
     local = AttentionCache(
         cache.num_kv_heads, cache.head_size, cache.head_size_v, sliding_window=window
     )

@@ -19,7 +19,11 @@ _TEXT_CHARACTERS = 120
 
 
 class FieldError(Exception):
-    """A field of the configuration is missing or impossible; the message says which and why."""
+    """A field of the configuration is impossible; the message says which and why."""
+
+
+class NotUnderstoodError(FieldError):
+    """Nothing is wrong with what the file says, but it is not enough, or of an unknown kind."""
 
 
 def shown(value: object) -> str:
@@ -77,7 +81,7 @@ class Fields:
         if value is None:
             value = default
         if value is None:
-            raise FieldError(f"{self.path(names[0])} is missing")
+            raise NotUnderstoodError(f"{self.path(names[0])} is missing")
         return value
 
     def flag(self, name: str, *, default: bool = False) -> bool:
@@ -93,7 +97,7 @@ class Fields:
         """Return a list of nested objects, refused where it is absent or short."""
         values = self.sequence(name, length)
         if values is None:
-            raise FieldError(f"{self.path(name)} is missing")
+            raise NotUnderstoodError(f"{self.path(name)} is missing")
         for index, value in enumerate(values):
             if not isinstance(value, Mapping):
                 raise FieldError(f"{self.path(name)}[{index}] is {shown(value)}, not an object")
@@ -128,7 +132,8 @@ class Fields:
             return None
         for value in values:
             if value not in allowed:
-                raise FieldError(
+                kind = NotUnderstoodError if isinstance(value, str) else FieldError
+                raise kind(
                     f"{self.path(name)} has {shown(value)}, which is none of {', '.join(allowed)}"
                 )
         return [str(value) for value in values]

@@ -9,7 +9,7 @@ from parkade.sizing.architecture.common import (
     num_heads,
     num_layers,
 )
-from parkade.sizing.architecture.fields import FieldError, Fields, shown
+from parkade.sizing.architecture.fields import FieldError, Fields, NotUnderstoodError, shown
 from parkade.sizing.architecture.mla import latent_size
 from parkade.sizing.architecture.model import (
     KimiDeltaState,
@@ -30,7 +30,7 @@ def kimi_linear(fields: Fields, model_type: str) -> Family:
     del model_type
     section = fields.child("linear_attn_config")
     if section is None:
-        raise FieldError(f"{fields.path('linear_attn_config')} is missing")
+        raise NotUnderstoodError(f"{fields.path('linear_attn_config')} is missing")
     count = num_layers(fields)
     linear = set(section.integers("kda_layers") or ())
     full = set(section.integers("full_attn_layers") or ())
@@ -110,5 +110,5 @@ def _minimax_kinds(fields: Fields, count: int) -> list[bool]:
             return [flag == 1 for flag in flags]
     kinds = fields.words("layer_types", count, ("linear_attention", "full_attention"))
     if kinds is None:
-        raise FieldError(f"{fields.path('attn_type_list')} is missing")
+        raise NotUnderstoodError(f"{fields.path('attn_type_list')} is missing")
     return [kind == "full_attention" for kind in kinds]

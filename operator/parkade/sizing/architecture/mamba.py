@@ -15,7 +15,7 @@ from parkade.sizing.architecture.common import (
     num_heads,
     num_layers,
 )
-from parkade.sizing.architecture.fields import FieldError, Fields
+from parkade.sizing.architecture.fields import FieldError, Fields, NotUnderstoodError
 from parkade.sizing.architecture.model import (
     AttentionCache,
     DecoderLayer,
@@ -114,7 +114,7 @@ def zamba2(fields: Fields, model_type: str) -> Family:
         "layers_block_type", num_layers(fields), ("hybrid", "mamba", "linear_attention")
     )
     if kinds is None:
-        raise FieldError(f"{fields.path('layers_block_type')} is missing")
+        raise NotUnderstoodError(f"{fields.path('layers_block_type')} is missing")
     layers = tuple((cache, state) if kind == "hybrid" else (state,) for kind in kinds)
     return _hybrid(cache, layers, fields.integer("chunk_size", default=256))
 
@@ -128,7 +128,7 @@ def nemotron_h(fields: Fields, model_type: str) -> Family:
     cache = attention_cache(fields)
     kinds = _nemotron_kinds(fields, "hybrid_override_pattern", "layers_block_type")
     if kinds is None:
-        raise FieldError(f"{fields.path('hybrid_override_pattern')} is missing")
+        raise NotUnderstoodError(f"{fields.path('hybrid_override_pattern')} is missing")
     heads, size = fields.integer("mamba_num_heads"), fields.integer("mamba_head_dim")
     state = Mamba2State(
         intermediate_size=heads * size,
@@ -232,7 +232,7 @@ def _nemotron_kinds(fields: Fields, pattern_name: str, list_name: str) -> list[s
         words = [_NEMOTRON_LETTERS.get(letter, letter) for letter in pattern]
     strange = set(words) - set(_NEMOTRON_LETTERS.values())
     if strange:
-        raise FieldError(f"{fields.path(pattern_name)} has layers of kind {min(strange)!r}")
+        raise NotUnderstoodError(f"{fields.path(pattern_name)} has layers of kind {min(strange)!r}")
     return words
 
 

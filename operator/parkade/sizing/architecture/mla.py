@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from parkade.sizing.architecture.common import Family, attention_cache, num_heads, num_layers
-from parkade.sizing.architecture.fields import MAX_LAYERS, FieldError, Fields, shown
+from parkade.sizing.architecture.fields import (
+    MAX_LAYERS,
+    FieldError,
+    Fields,
+    NotUnderstoodError,
+    shown,
+)
 from parkade.sizing.architecture.model import (
     AttentionCache,
     DecoderLayer,
@@ -98,7 +104,7 @@ def _without_latent(fields: Fields) -> Family:
     if nope + rope == 0:
         cache = attention_cache(fields)
     elif fields.optional_int("kv_lora_rank") is None and nope:
-        raise FieldError(f"{fields.path('kv_lora_rank')} is missing")
+        raise NotUnderstoodError(f"{fields.path('kv_lora_rank')} is missing")
     else:
         cache = AttentionCache(num_heads(fields), nope + rope, nope + rope)
     return Family(((cache,),) * num_layers(fields), cache.num_kv_heads, cache.head_size)

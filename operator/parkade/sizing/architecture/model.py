@@ -204,10 +204,14 @@ class ModelArchitecture:
 
 @dataclass(frozen=True, slots=True)
 class UnsupportedArchitecture:
-    """A refusal: the architecture's name and why it cannot be planned."""
+    """A refusal: the architecture's name and why it cannot be planned.
+
+    ``malformed``: the file says what no model can be, rather than what is not understood.
+    """
 
     name: str
     reason: str
+    malformed: bool = False
 
     def __str__(self) -> str:
         return f"{self.name}: {self.reason}"

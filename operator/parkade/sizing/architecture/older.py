@@ -50,6 +50,8 @@ def bloom(fields: Fields, model_type: str) -> Family:
     del model_type
     width = fields.integer("n_embed", "hidden_size")
     heads = num_heads(fields)
+    if width < heads:
+        raise FieldError(f"{fields.path('n_embed')} is {width}, less than {heads} attention heads")
     return _plain(num_layers(fields), heads, width // heads)
 
 
@@ -118,8 +120,10 @@ def pangu_embedded(fields: Fields, model_type: str) -> Family:
     if not isinstance(windows, list) or not windows:
         raise FieldError(f"{fields.path('interleaved_sliding_window')} is no window and no list")
     heads, size = family.num_kv_heads, family.head_size
+    checked = Fields({"interleaved_sliding_window": windows}, None, fields.where)
     kinds = [
-        (AttentionCache(heads, size, size, sliding_window=window or None),) for window in windows
+        (AttentionCache(heads, size, size, sliding_window=window or None),)
+        for window in checked.integers("interleaved_sliding_window") or ()
     ]
     return Family(
         tuple(kinds[index % len(kinds)] for index in range(len(family.layers))), heads, size

@@ -15,7 +15,7 @@ from parkade.sizing.architecture.common import (
     max_positions,
     num_heads,
 )
-from parkade.sizing.architecture.fields import FieldError, Fields, shown
+from parkade.sizing.architecture.fields import FieldError, Fields, NotUnderstoodError, shown
 from parkade.sizing.architecture.model import ModelArchitecture, UnsupportedArchitecture
 from parkade.sizing.architecture.quantization import (
     forced_kv_cache_dtype,
@@ -44,8 +44,10 @@ def parse_architecture(config: Mapping[str, Any]) -> ModelArchitecture | Unsuppo
     try:
         name = _name(config)
         return _parsed(config, name)
-    except FieldError as error:
+    except NotUnderstoodError as error:
         return UnsupportedArchitecture(name, str(error))
+    except FieldError as error:
+        return UnsupportedArchitecture(name, str(error), malformed=True)
 
 
 def _parsed(config: Mapping[str, Any], name: str) -> ModelArchitecture:
@@ -132,12 +134,14 @@ def _reader(name: str, text: Mapping[str, Any], model_type: str) -> Reader:
     if name in ARCHITECTURES:
         return ARCHITECTURES[name]
     if name not in WRAPPERS:
-        raise FieldError("this architecture is not modelled")
+        raise NotUnderstoodError("this architecture is not modelled")
     inner = MODEL_TYPES.get(model_type)
     if inner is None:
         inner = next(iter(text.get("architectures") or [""]), "")
     if inner not in ARCHITECTURES:
-        raise FieldError(f"its language model {model_type or 'without model_type'} is not modelled")
+        raise NotUnderstoodError(
+            f"its language model {model_type or 'without model_type'} is not modelled"
+        )
     return ARCHITECTURES[inner]
 
 

@@ -10,7 +10,7 @@ from parkade.sizing.architecture.common import (
     num_kv_heads,
     num_layers,
 )
-from parkade.sizing.architecture.fields import FieldError, Fields
+from parkade.sizing.architecture.fields import Fields, NotUnderstoodError
 from parkade.sizing.architecture.model import AttentionCache, DecoderLayer, IndexerCache
 from parkade.sizing.architecture.windows import FULL, SLIDING, window_of
 
@@ -35,7 +35,7 @@ def mimo_v2(fields: Fields, model_type: str) -> Family:
     )
     pattern = fields.integers("hybrid_layer_pattern", count)
     if pattern is None:
-        raise FieldError(f"{fields.path('hybrid_layer_pattern')} is missing")
+        raise NotUnderstoodError(f"{fields.path('hybrid_layer_pattern')} is missing")
     return Family(
         tuple((local if flag == 1 else full,) for flag in pattern),
         full.num_kv_heads,
@@ -58,7 +58,7 @@ def nemotron_nas(fields: Fields, model_type: str) -> Family:
     for block in fields.objects("block_configs", count):
         attention = block.child("attention")
         if attention is None:
-            raise FieldError(f"{block.path('attention')} is missing")
+            raise NotUnderstoodError(f"{block.path('attention')} is missing")
         if attention.flag("no_op"):
             layers.append(())
             continue
@@ -79,7 +79,7 @@ def step3p5(fields: Fields, model_type: str) -> Family:
     modules = fields.optional_int("num_nextn_predict_layers", low=0, high=64) or 0
     kinds = fields.words("layer_types", count, (FULL, SLIDING))
     if kinds is None:
-        raise FieldError(f"{fields.path('layer_types')} is missing")
+        raise NotUnderstoodError(f"{fields.path('layer_types')} is missing")
     every = fields.words("layer_types", count + modules, (FULL, SLIDING)) if modules else kinds
     plain = attention_cache(fields)
     window = window_of(fields)
@@ -117,7 +117,7 @@ def minimax_m3(fields: Fields, model_type: str) -> Family:
     chosen = None if section is None else section.integers("sparse_attention_freq", count)
     if section is None or chosen is None:
         path = fields.path("sparse_attention_config")
-        raise FieldError(f"{path}.sparse_attention_freq is missing")
+        raise NotUnderstoodError(f"{path}.sparse_attention_freq is missing")
     indexer = IndexerCache(
         section.integer("sparse_index_dim"),
         quant_block=None,

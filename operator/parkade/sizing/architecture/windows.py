@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from parkade.sizing.architecture.fields import MAX_TOKENS, FieldError, Fields
+from parkade.sizing.architecture.fields import MAX_TOKENS, Fields, NotUnderstoodError
 from parkade.sizing.architecture.model import AttentionCache, DecoderLayer
 
 FULL = "full_attention"
@@ -120,7 +120,7 @@ def layer_windows(fields: Fields, model_type: str, layers: int) -> list[int | No
     if model_type == "gpt_oss":
         kinds = [SLIDING if index % 2 == 0 else FULL for index in range(layers)]
     if SLIDING in kinds and own is None and fields.sequence("layer_types") is not None:
-        raise FieldError(f"{fields.path('sliding_window')} is missing for sliding layers")
+        raise NotUnderstoodError(f"{fields.path('sliding_window')} is missing for sliding layers")
     return [
         own[index] if own is not None and kind == SLIDING else everywhere
         for index, kind in enumerate(kinds)
@@ -131,7 +131,7 @@ def _check_all_or_none(fields: Fields, model_type: str, kinds: list[str] | None)
     if kinds is None or model_type not in _ALL_OR_NONE or len(set(kinds)) == 1:
         return
     if fields.optional_int("max_window_layers", low=0) != len(kinds):
-        raise FieldError(
+        raise NotUnderstoodError(
             f"{fields.path('max_window_layers')} gives some layers a window and others none, with "
             "which the engine does not start"
         )

@@ -162,12 +162,26 @@ def _promote(layers: Sequence[PlacedLayer]) -> Sequence[PlacedLayer]:
         block_size = block_sizes.pop() if len(block_sizes) == 1 else None
         layers = [PlacedLayer(_promoted(layer.spec, block_size), layer.stage) for layer in layers]
         specs = [layer.spec for layer in layers]
+        _check_one_window(specs)
     if not (_all_merge(specs) or uniform_type(specs)):
         raise Refusal(
             "the engine needs its hybrid cache manager for this mix of layers: leave out "
             "--disable-hybrid-kv-cache-manager"
         )
     return layers
+
+
+def _check_one_window(specs: Sequence[LayerSpec]) -> None:
+    """Refuse windows of several sizes, on which ``FullAttentionSpec.merge`` raises."""
+    for sizes in (
+        {spec.sliding_window for spec in specs},
+        {spec.attention_chunk_size for spec in specs},
+    ):
+        if len(sizes - {None}) > 1 and all(spec.kind is Kind.FULL_ATTENTION for spec in specs):
+            raise Refusal(
+                "the engine does not start without its hybrid cache manager where windows have "
+                "several sizes"
+            )
 
 
 def _promoted(spec: LayerSpec, block_size: int | None) -> LayerSpec:
