@@ -36,7 +36,7 @@ _DERIVED = frozenset(
     }
 )
 # Families whose MTP layers the engine can draft with; they attend like the others.
-_WITH_MTP = frozenset({"mimo", "glm4_moe", "glm4v_moe_text", "ernie4_5_moe", "exaone_moe", "hy_v3"})
+_WITH_MTP = frozenset({"mimo", "glm4_moe", "glm4v_moe_text", "ernie4_5_moe", "hy_v3"})
 
 
 def dense(fields: Fields, model_type: str) -> Family:

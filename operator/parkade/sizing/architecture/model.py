@@ -11,6 +11,7 @@ class AttentionCache:
     """Keys and values of one attention layer, before tensor parallelism.
 
     A window or a chunk bounds how far back the layer looks; with neither it keeps every token.
+    ``own_dtype``: the layer is not told of ``--kv-cache-dtype`` and keeps the model's type.
     """
 
     num_kv_heads: int
@@ -18,6 +19,7 @@ class AttentionCache:
     head_size_v: int
     sliding_window: int | None = None
     attention_chunk_size: int | None = None
+    own_dtype: bool = False
 
 
 @dataclass(frozen=True, slots=True)

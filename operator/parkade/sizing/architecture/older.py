@@ -28,6 +28,7 @@ def multi_head(fields: Fields, model_type: str) -> Family:
 def falcon(fields: Fields, model_type: str) -> Family:
     """Falcon: one head of keys and values (``multi_query``), or ``num_kv_heads`` in new ones.
 
+    Its layers do not hear of a format for the cache.
     Source: FalconAttention (vllm/model_executor/models/falcon.py), 0.32.0.
     """
     del model_type
@@ -35,7 +36,9 @@ def falcon(fields: Fields, model_type: str) -> Family:
     kv_heads = 1 if fields.flag("multi_query", default=True) else heads
     if fields.flag("new_decoder_architecture"):
         kv_heads = fields.optional_int("num_kv_heads", "n_head_kv") or heads
-    return _plain(num_layers(fields), kv_heads, derived_head_size(fields))
+    size = derived_head_size(fields)
+    cache = AttentionCache(kv_heads, size, size, own_dtype=True)
+    return Family(((cache,),) * num_layers(fields), kv_heads, size)
 
 
 def gpt_bigcode(fields: Fields, model_type: str) -> Family:

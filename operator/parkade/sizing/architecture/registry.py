@@ -34,7 +34,7 @@ AfmoeForCausalLM ApertusForCausalLM AquilaForCausalLM AquilaModel ArceeForCausal
 BaiChuanForCausalLM BaichuanForCausalLM BailingMoeForCausalLM BailingMoeV2ForCausalLM
 Cohere2ForCausalLM Cohere2MoeForCausalLM CohereForCausalLM CwmForCausalLM DeepseekForCausalLM
 Dots1ForCausalLM Ernie4_5_MoeForCausalLM Ernie4_5ForCausalLM Exaone4ForCausalLM ExaoneForCausalLM
-ExaoneMoeForCausalLM ExaoneMoEForCausalLM FlexOlmoForCausalLM Gemma2ForCausalLM Gemma3ForCausalLM
+FlexOlmoForCausalLM Gemma2ForCausalLM Gemma3ForCausalLM
 GemmaForCausalLM Glm4ForCausalLM Glm4MoeForCausalLM GlmForCausalLM
 GPTNeoXForCausalLM GptOssForCausalLM GraniteForCausalLM GraniteMoeForCausalLM
 GraniteMoeSharedForCausalLM GraniteMoeSWAForCausalLM GraniteSWAForCausalLM Grok1ForCausalLM
@@ -90,6 +90,9 @@ ARCHITECTURES: dict[str, Reader] = {
     "PanguEmbeddedForCausalLM": older.pangu_embedded,
     "RWForCausalLM": older.falcon,
     "Step3TextForCausalLM": older.step3_text,
+    "Exaone4_5_ForCausalLM": uneven.exaone_with_mtp,
+    "ExaoneMoEForCausalLM": uneven.exaone_with_mtp,
+    "ExaoneMoeForCausalLM": uneven.exaone_with_mtp,
     "DeciLMForCausalLM": uneven.nemotron_nas,
     **dict.fromkeys(_FLAT_WRAPPERS, attention.unwindowed),
     "MiniMaxM3SparseForCausalLM": uneven.minimax_m3,
@@ -178,7 +181,7 @@ MODEL_TYPES: dict[str, str] = {
     "cwm": "CwmForCausalLM",
     "dbrx": "DbrxForCausalLM",
     "ernie4_5_vl_moe_text": "Ernie4_5_MoeForCausalLM",
-    "exaone4_5_text": "Exaone4ForCausalLM",
+    "exaone4_5_text": "Exaone4_5_ForCausalLM",
     "falcon": "FalconForCausalLM",
     "gemma4_unified_text": "Gemma4ForCausalLM",
     "glm_ocr_text": "Glm4ForCausalLM",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from parkade.sizing.architecture.attention import dense
 from parkade.sizing.architecture.common import (
     Family,
     attention_cache,
@@ -131,3 +132,27 @@ def minimax_m3(fields: Fields, model_type: str) -> Family:
         mtp_layers=((indexer, cache),) * modules,
         num_mtp_modules=modules,
     )
+
+
+def exaone_with_mtp(fields: Fields, model_type: str) -> Family:
+    """EXAONE MoE and 4.5: MTP layers look back as the first layers do, in the model's own type.
+
+    Source: ExaoneMoeAttention and ExaoneMoeMultiTokenPredictor
+    (vllm/model_executor/models/exaone_moe.py, exaone_moe_mtp.py), exaone4_5_mtp.py, 0.32.0.
+    """
+    family = dense(fields, model_type)
+    modules = fields.optional_int("num_nextn_predict_layers", low=0, high=64) or 0
+    kinds = fields.words("mtp_layer_types", modules, (FULL, SLIDING))
+    each = fields.integers("mtp_sliding_windows", modules)
+    window = window_of(fields)
+    heads, size = family.num_kv_heads, family.head_size
+    layers: list[DecoderLayer] = []
+    for index in range(modules):
+        own = family.layers[min(index, len(family.layers) - 1)][0]
+        found = own.sliding_window if isinstance(own, AttentionCache) else None
+        if kinds is not None:
+            found = None if kinds[index] == FULL else window
+        if each is not None and found is not None:
+            found = each[index] or None
+        layers.append((AttentionCache(heads, size, size, sliding_window=found, own_dtype=True),))
+    return Family(family.layers, heads, size, mtp_layers=tuple(layers), num_mtp_modules=modules)

@@ -43,18 +43,17 @@ def layer_spec(setting: Setting, cache: Cache) -> LayerSpec:
 
 def _attention_spec(setting: Setting, cache: AttentionCache) -> LayerSpec:
     heads = local_heads(cache.num_kv_heads, setting.tp)
-    token_bytes = attention_token_bytes(
-        heads, cache.head_size, cache.head_size_v, setting.kv_cache_dtype
-    )
+    dtype = setting.model.dtype if cache.own_dtype else setting.kv_cache_dtype
+    token_bytes = attention_token_bytes(heads, cache.head_size, cache.head_size_v, dtype)
     if not token_bytes:
         raise Refusal(
-            f"{setting.kv_cache_dtype} needs equal key and value heads, not "
+            f"{dtype} needs equal key and value heads, not "
             f"{cache.head_size} and {cache.head_size_v}"
         )
     spec = LayerSpec(
         kind=Kind.FULL_ATTENTION,
         block_size=setting.block_size,
-        identity=(heads, cache.head_size, cache.head_size_v, setting.kv_cache_dtype),
+        identity=(heads, cache.head_size, cache.head_size_v, dtype),
         token_bytes=token_bytes,
     )
     if cache.attention_chunk_size is not None:
