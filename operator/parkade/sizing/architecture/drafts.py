@@ -9,21 +9,19 @@ from __future__ import annotations
 from parkade.sizing.architecture.common import Family, attention_cache, num_layers
 from parkade.sizing.architecture.fields import Fields, NotUnderstoodError
 from parkade.sizing.architecture.model import AttentionCache, DecoderLayer
-from parkade.sizing.architecture.windows import FULL, SLIDING, window_of
+from parkade.sizing.architecture.windows import FULL, SLIDING, own_window, window_of
 
 
 def eagle(fields: Fields, model_type: str) -> Family:
     """EAGLE heads attend fully, but where ``layer_types`` names a window."""
-    del model_type
     cache = attention_cache(fields)
     count = num_layers(fields)
     kinds = fields.words("layer_types", count, (FULL, SLIDING)) or [FULL] * count
-    return _family(fields, cache, kinds, window_of(fields))
+    return _family(fields, cache, kinds, own_window(fields, model_type))
 
 
 def dflash(fields: Fields, model_type: str) -> Family:
     """DFlash: windows by ``layer_types``, or on every layer with ``use_swa``."""
-    del model_type
     cache = attention_cache(fields)
     count = num_layers(fields)
     section = fields.child("dflash_config") or Fields({})
@@ -31,7 +29,7 @@ def dflash(fields: Fields, model_type: str) -> Family:
     kinds = fields.words("layer_types", count, (FULL, SLIDING))
     if kinds is None or (everywhere and SLIDING not in kinds):
         kinds = [SLIDING if everywhere else FULL] * count
-    window = window_of(section, "swa_window_size") or window_of(fields)
+    window = window_of(section, "swa_window_size") or own_window(fields, model_type)
     return _family(fields, cache, kinds, window)
 
 

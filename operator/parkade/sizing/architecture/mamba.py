@@ -115,7 +115,9 @@ def zamba2(fields: Fields, model_type: str) -> Family:
     )
     if kinds is None:
         raise NotUnderstoodError(f"{fields.path('layers_block_type')} is missing")
-    layers = tuple((cache, state) if kind == "hybrid" else (state,) for kind in kinds)
+    # The engine makes the shared blocks, with a cache for each use, before it makes the layers.
+    shared = (cache,) * kinds.count("hybrid")
+    layers: tuple[DecoderLayer, ...] = ((*shared, state), *((state,),) * (len(kinds) - 1))
     return _hybrid(cache, layers, fields.integer("chunk_size", default=256))
 
 

@@ -106,11 +106,16 @@ def window_of(fields: Fields, name: str = "sliding_window") -> int | None:
     return fields.optional_int(name, low=0, high=MAX_TOKENS) or None
 
 
+def own_window(fields: Fields, model_type: str) -> int | None:
+    """Return the window that the configuration class leaves in force."""
+    if model_type in _GATED and not fields.flag("use_sliding_window"):
+        return None
+    return window_of(fields)
+
+
 def layer_windows(fields: Fields, model_type: str, layers: int) -> list[int | None]:
     """Return the window of each layer, None where the layer keeps every token."""
-    window = window_of(fields)
-    if model_type in _GATED and not fields.flag("use_sliding_window"):
-        window = None
+    window = own_window(fields, model_type)
     kinds = _kinds(fields, model_type, layers, window)
     everywhere = window if kinds is None or set(kinds) == {SLIDING} else None
     if kinds is None or model_type in _BLIND:

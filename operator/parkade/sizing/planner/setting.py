@@ -19,7 +19,12 @@ from parkade.sizing.architecture.model import (
     ModelArchitecture,
     State,
 )
-from parkade.sizing.planner.dtypes import attention_token_bytes, mla_token_bytes
+from parkade.sizing.planner.dtypes import (
+    DS_MLA_ROW_BYTES,
+    attention_token_bytes,
+    is_quantized,
+    mla_token_bytes,
+)
 from parkade.sizing.planner.options import ASYNC_METHODS, DEFAULT_BLOCK_SIZE, EngineOptions
 from parkade.sizing.planner.refusal import Refusal
 from parkade.sizing.planner.specs import cdiv
@@ -93,9 +98,18 @@ def check_split(model: ModelArchitecture, tp: int) -> None:
 
 
 def _resolved_dtype(model: ModelArchitecture, kv_cache_dtype: str) -> str:
-    if kv_cache_dtype != "auto":
-        return kv_cache_dtype
-    return model.kv_cache_dtype or model.dtype
+    """Return the format in force, a drafter's layers included.
+
+    The first sparse layer turns any quantized format but nvfp4_ds_mla into fp8_ds_mla, in the
+    configuration that all layers share (``MLAAttention.__init__``, mla_attention.py).
+    """
+    dtype = kv_cache_dtype
+    if dtype == "auto":
+        dtype = model.kv_cache_dtype or model.dtype
+    sparse = any(isinstance(cache, MLACache) and cache.sparse for cache in model.distinct_caches)
+    if sparse and is_quantized(dtype) and dtype not in DS_MLA_ROW_BYTES:
+        return "fp8_ds_mla"
+    return dtype
 
 
 def _mamba_cache_mode(model: ModelArchitecture, options: EngineOptions, rules: Rules) -> str:
