@@ -201,7 +201,10 @@ def nothing_to_change(now: Situation) -> Plan | None:
 
 
 def failed_before(now: Situation) -> Plan | None:
-    """Never try settings in quarantine again, unless a person asks."""
+    """Never try settings in quarantine again, unless a person asks.
+
+    Of several failures the newest is told: noise moves what is wanted between them.
+    """
     good = now.record.last_good
     if good is None:
         return None
@@ -209,14 +212,14 @@ def failed_before(now: Situation) -> Plan | None:
     entry = next((one for one in now.record.quarantine if one.key == key), None)
     if entry is None and next_step(now, good) is not None:
         return None
-    message = (
-        entry.message
-        if entry is not None
-        else "Each single step towards what is recommended failed, or one like it."
-    )
-    retry = f" To try again, annotate with serving.parkade.dev/retry: {key}." if entry else ""
+    told = rejected_last(now) or entry
+    message = "Each single step towards what is recommended failed, or one like it."
+    if told is not None:
+        message = (
+            f"{told.message} To try again, annotate with serving.parkade.dev/retry: {told.key}."
+        )
     record = replace(now.record, retry=None)  # a wish that no step leads to any more
-    return now.plan(Action.HOLD, Reason.CANDIDATE_REJECTED, f"{message}{retry}", record)
+    return now.plan(Action.HOLD, Reason.CANDIDATE_REJECTED, message, record)
 
 
 def turn_one_knob(now: Situation) -> Plan | None:
