@@ -157,6 +157,30 @@ def nemotron_h(fields: Fields, model_type: str) -> Family:
     )
 
 
+def plamo2(fields: Fields, model_type: str) -> Family:
+    """PLaMo 2: Mamba2 without groups, attention once every ``mamba_step``; before 0.26.
+
+    Source: ``is_mamba`` and Plamo2ForCausalLM (vllm/model_executor/models/plamo2.py), 0.25.1.
+    """
+    del model_type
+    cache = attention_cache(fields)
+    count = num_layers(fields)
+    heads, size = fields.integer("mamba_num_heads"), fields.integer("hidden_size_per_head")
+    state = Mamba2State(
+        intermediate_size=heads * size,
+        n_groups=0,
+        num_heads=heads,
+        head_dim=size,
+        state_size=fields.integer("mamba_d_state"),
+        conv_kernel=fields.integer("mamba_d_conv"),
+    )
+    step = fields.integer("mamba_step", low=2)
+    attending = set(range(count)[step // 2 :: step]) or {count - 1}
+    layers = tuple((cache,) if index in attending else (state,) for index in range(count))
+    family = Family(layers, cache.num_kv_heads, cache.head_size, is_hybrid=True)
+    return replace(family, last_version=(0, 25))
+
+
 def lfm2(fields: Fields, model_type: str) -> Family:
     """LFM2: short convolutions and attention."""
     del model_type

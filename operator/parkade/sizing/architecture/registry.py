@@ -116,6 +116,8 @@ ARCHITECTURES: dict[str, Reader] = {
     "MambaForCausalLM": mamba.mamba1,
     "Mamba2ForCausalLM": mamba.mamba2,
     "NemotronHForCausalLM": mamba.nemotron_h,
+    "NemotronHPuzzleForCausalLM": mamba.nemotron_h,
+    "Plamo2ForCausalLM": mamba.plamo2,
     "Zamba2ForCausalLM": mamba.zamba2,
     "BailingMoeV2_5ForCausalLM": linear.bailing_linear,
     "KimiLinearForCausalLM": linear.kimi_linear,
@@ -288,6 +290,7 @@ MODEL_TYPES: dict[str, str] = {
     "seed_oss": "SeedOssForCausalLM",
     "smollm3": "SmolLM3ForCausalLM",
     "stablelm": "StableLmForCausalLM",
+    "plamo2": "Plamo2ForCausalLM",
     "step3p5": "Step3p5ForCausalLM",
     "starcoder2": "Starcoder2ForCausalLM",
 }
