@@ -128,6 +128,8 @@ ARCHITECTURES: dict[str, Reader] = {
     "LongcatFlashNgramForCausalLM": mla.longcat,
     "DFlashDraftModel": drafts.dflash,
     "EagleDeepSeekMTPModel": mla.deepseek,
+    "EagleLlama4ForCausalLM": attention.llama4,
+    "EagleMistralLarge3ForCausalLM": mla.deepseek,
     "Eagle3DeepseekV2ForCausalLM": mla.deepseek,
     "Eagle3DeepseekV3ForCausalLM": mla.deepseek,
     "Gemma4AssistantForCausalLM": drafts.shared_with_target,
