@@ -31,14 +31,28 @@ def _operator_is_away(now: History) -> None:
     now.rng.choice([_scale, _image, _label, _suspend, _headroom, _lose_pod, _other_wish])(now)
 
 
-def _in_flight(now: History) -> None:
-    """Something happens while a candidate of tuning is judged."""
+def _until_tuning(now: History) -> None:
+    """Until a candidate of tuning has just been decided on, or half an hour is over."""
     now.blind, now.wish = False, now.rng.choice([8, 16, 32, 64, 128, 512])
     for _ in range(40):
         candidate = now.operator.plans[-1].record.candidate
         if candidate is not None and candidate.origin is Origin.TUNING:
-            break
+            return
         now.live(1, 30)
+
+
+def _no_room_and_no_disruption(now: History) -> None:
+    """No GPU is free beside the pods that run, and then a budget protects these."""
+    now.world.taken = max(0, now.world.gpus - sum(1 for pod in now.world.live if pod.node))
+    _until_tuning(now)
+    budgets = (DisruptionBudget("pdb", 0),)
+    now.operator.fleet = replace(now.operator.fleet, budgets=budgets)
+    now.live(4, 15)
+
+
+def _in_flight(now: History) -> None:
+    """Something happens while a candidate of tuning is judged."""
+    _until_tuning(now)
     now.live(now.rng.choice([0, 1, 2, 4]), 15)
     now.rng.choice(MEANWHILE)(now)
 
@@ -64,6 +78,13 @@ def _label(now: History) -> None:
     """A change of the template that the engine does not see."""
     labels = {"team": now.rng.choice(["legal", "search", "support"])}
     now.operator.change(engine={"podTemplate": {"metadata": {"labels": labels}}})
+
+
+def _insists(now: History) -> None:
+    """An image fails and nobody can tell why; its user changes what has nothing to do with it."""
+    now.operator.change(engine={"image": ODD_IMAGE})
+    now.live(12, 30)
+    _label(now)
 
 
 def _scale(now: History) -> None:
@@ -256,6 +277,7 @@ EVENTS: list[tuple[str, Event]] = [
         _in_flight,
         _in_flight,
         _in_flight,
+        _no_room_and_no_disruption,
         _other_wish,
         _other_wish,
         _cannot_tell,
@@ -263,6 +285,7 @@ EVENTS: list[tuple[str, Event]] = [
         _headroom,
         _image,
         _label,
+        _insists,
         _scale,
         _scale,
         _mode,

@@ -254,7 +254,8 @@ class History:
             left = free - float(held.gpu_memory_utilization) * TOTAL
             if headroom - 0.5 * GIB <= left <= headroom + 3 * GIB:
                 utilization = held.gpu_memory_utilization
-        first = Settings(good.settings.max_num_seqs if good is not None else 256, utilization)
+        estimate = Decimal(int((176 * GIB - headroom) / TOTAL * 10_000)) / 10_000
+        first = Settings(good.settings.max_num_seqs if good is not None else 256, estimate)
         if good is None and initial is not None:
             first = initial.settings
         settings = None if self.blind else Settings(seqs, utilization)
