@@ -156,6 +156,18 @@ def test_suspending_at_the_moment_of_the_crash_keeps_the_verdict() -> None:
     assert operator.condition("SettingsApplied")[:2] == ("False", "Suspended")
 
 
+def test_a_retry_is_tried_though_all_smaller_tries_failed_too() -> None:
+    operator = Operator(World(), body({"tuning": {"initial": INITIAL}}))
+    operator.world.fate = lambda _some, _image: Fate(5, OUT_OF_MEMORY)
+    operator.run(900)
+    assert operator.condition("Stalled")[:2] == ("True", "NoKnownGoodSettings")
+    first = operator.raw["status"]["rejected"][-1]
+    assert first["maxNumSeqs"] == 256
+    operator.world.fate = lambda _some, _image: Fate()
+    operator.retry(f"{first['hash']} the driver was mended")
+    assert operator.until(Action.PROMOTE).record.last_good.settings == settings(256, "0.9")
+
+
 def test_a_retry_whose_single_steps_all_fail_does_not_freeze_tuning() -> None:
     operator = started(seqs=64, gpus=3)
     operator.run(4000)

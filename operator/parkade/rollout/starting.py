@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from parkade.api.conditions import Reason
 from parkade.api.quantity import gib
-from parkade.api.settings import Settings
 from parkade.api.spec import Mode
 from parkade.api.status import Origin
 from parkade.rollout import bookkeeping
@@ -26,7 +25,11 @@ def nothing_runs_yet(now: Situation) -> Plan | None:
     """Deploy the first settings; after a failure at most three smaller ones; then a person."""
     if now.candidate is not None or now.record.last_good is not None:
         return None
-    wanted = _first_settings(now)
+    again = _asked_again(now)
+    if again is not None:
+        message = f"Tries {described(again.settings)} again."
+        return deploy(now, again, Origin.USER, message, phase=Phase.FULL)
+    wanted = now.desired.first
     if wanted is None:
         return _no_first_settings(now)
     wanted_as_asked = render_revision(now.endpoint, wanted)
@@ -136,9 +139,13 @@ def _dropped(now: Situation, old: Revision) -> str:
     return f" Of the old configuration this is used no more: {names}." if names else ""
 
 
-def _first_settings(now: Situation) -> Settings | None:
+def _asked_again(now: Situation) -> Revision | None:
+    """Return what a person asked to be tried again, whatever else has failed since."""
     retry = now.record.retry
-    return retry.settings if retry is not None else now.desired.first
+    if retry is None:
+        return None
+    revision = render_revision(now.endpoint, retry.settings)
+    return revision if revision.fingerprint == retry.fingerprint else None
 
 
 def _no_first_settings(now: Situation) -> Plan:
