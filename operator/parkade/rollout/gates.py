@@ -13,9 +13,10 @@ from parkade.api.status import Origin, Verdict
 from parkade.rollout.actions import Action, Finding, Plan
 from parkade.rollout.bookkeeping import retry_for
 from parkade.rollout.causes import Knob
-from parkade.rollout.inflight import LOOK_AGAIN_SECONDS, how_to_allow
+from parkade.rollout.inflight import LOOK_AGAIN_SECONDS
 from parkade.rollout.record import HistoryEntry, Quarantined
 from parkade.rollout.revision import Revision, quarantine_key
+from parkade.rollout.room import how_to_allow
 from parkade.rollout.situation import Situation, settings_finding
 from parkade.rollout.steps import next_steps
 

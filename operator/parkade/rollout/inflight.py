@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from parkade.api.conditions import Reason
-from parkade.api.spec import Interruption, Mode, Strategy
+from parkade.api.spec import Mode, Strategy
 from parkade.api.status import Origin, Verdict
 from parkade.rollout import bookkeeping
-from parkade.rollout.actions import Action, Finding, Plan
+from parkade.rollout.actions import Action, Plan
 from parkade.rollout.causes import Blame
 from parkade.rollout.judge import SURGE_PATIENCE, Judgement
 from parkade.rollout.lessons import Limits, quarantined
-from parkade.rollout.obstacles import NO_GPU
 from parkade.rollout.record import Candidate, Phase, Quarantined, RejectedSpec
-from parkade.rollout.revision import GPU_PRODUCT_LABEL, Revision, inputs_hash
+from parkade.rollout.revision import inputs_hash
+from parkade.rollout.room import fits_in_its_place, may_not_replace
 from parkade.rollout.situation import (
     Situation,
     described,
@@ -136,10 +134,10 @@ def no_room_beside(now: Situation) -> Plan | None:
     if now.spec.rollout.strategy is not Strategy.AUTO or waited is None or waited < SURGE_PATIENCE:
         return None
     others = [pod for pod in now.pods if pod.revision != candidate.revision.hash]
-    if not others or not _fits_in_its_place(now.record.last_good, candidate, judgement.no_room):
+    if not others or not fits_in_its_place(now.record.last_good, candidate, judgement.no_room):
         return None
     if candidate.origin is Origin.TUNING:
-        refusal = _may_not_replace(now, judgement.no_room)
+        refusal = may_not_replace(now, judgement.no_room)
         if refusal is not None:
             return _withdraw(now, refusal.reason, refusal.message, back_off=True)
     message = f"{judgement.no_room}: pods are replaced one at a time."
@@ -286,51 +284,3 @@ def _rejected_spec(now: Situation, candidate: Candidate, cause: str, message: st
         ),
         time=now.now,
     )
-
-
-def _may_not_replace(now: Situation, no_room: str) -> Finding | None:
-    """Return why tuning may not take a pod away before the new one is there; None: it may."""
-    budget = now.blocking_budget()
-    if budget is not None:
-        return settings_finding(
-            Reason.BLOCKED_BY_DISRUPTION_BUDGET,
-            f"{no_room}, and PodDisruptionBudget {budget} allows no disruption.",
-        )
-    if now.ready >= 2 or now.may_interrupt():
-        return None
-    return settings_finding(
-        Reason.WOULD_INTERRUPT_SERVING,
-        f"{no_room}, and replacing the only ready one would interrupt serving. {how_to_allow(now)}",
-    )
-
-
-def how_to_allow(now: Situation) -> str:
-    """Return what a person can do so that tuning may replace the only ready pod."""
-    in_windows = now.spec.tuning.interruption is Interruption.IN_WINDOWS
-    window = "add tuning.maintenanceWindows, " if in_windows else ""
-    return (
-        f"To allow it, {window}set tuning.interruption: Allowed, add a replica, or make room for "
-        "one more pod."
-    )
-
-
-def _fits_in_its_place(good: Revision | None, candidate: Candidate, no_room: str) -> bool:
-    """Tell whether a pod that goes makes room for the new one.
-
-    Not for one that needs another kind of node; nor, where it is not a GPU that lacks, for one
-    that a user made larger.
-    """
-    if good is None:
-        return True
-    old, new = (one.template["spec"] for one in (good, candidate.revision))
-    same_product = _product(old) == _product(new)
-    same_size = candidate.origin is Origin.TUNING or _resources(old) == _resources(new)
-    return same_product and (no_room == NO_GPU or same_size)
-
-
-def _product(pod_spec: Mapping[str, Any]) -> Any:
-    return (pod_spec.get("nodeSelector") or {}).get(GPU_PRODUCT_LABEL)
-
-
-def _resources(pod_spec: Mapping[str, Any]) -> list[Any]:
-    return [one.get("resources") for one in pod_spec.get("containers") or ()]

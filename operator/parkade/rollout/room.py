@@ -1,0 +1,63 @@
+"""Whether a pod may go so that a new one comes in its place, where none has room beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from parkade.api.conditions import Reason
+from parkade.api.spec import Interruption
+from parkade.api.status import Origin
+from parkade.rollout.actions import Finding
+from parkade.rollout.obstacles import NO_GPU
+from parkade.rollout.record import Candidate
+from parkade.rollout.revision import GPU_PRODUCT_LABEL, Revision
+from parkade.rollout.situation import Situation, settings_finding
+
+
+def may_not_replace(now: Situation, no_room: str) -> Finding | None:
+    """Return why tuning may not take a pod away before the new one is there; None: it may."""
+    budget = now.blocking_budget()
+    if budget is not None:
+        return settings_finding(
+            Reason.BLOCKED_BY_DISRUPTION_BUDGET,
+            f"{no_room}, and PodDisruptionBudget {budget} allows no disruption.",
+        )
+    if now.ready >= 2 or now.may_interrupt():
+        return None
+    return settings_finding(
+        Reason.WOULD_INTERRUPT_SERVING,
+        f"{no_room}, and replacing the only ready one would interrupt serving. {how_to_allow(now)}",
+    )
+
+
+def how_to_allow(now: Situation) -> str:
+    """Return what a person can do so that tuning may replace the only ready pod."""
+    in_windows = now.spec.tuning.interruption is Interruption.IN_WINDOWS
+    window = "add tuning.maintenanceWindows, " if in_windows else ""
+    return (
+        f"To allow it, {window}set tuning.interruption: Allowed, add a replica, or make room for "
+        "one more pod."
+    )
+
+
+def fits_in_its_place(good: Revision | None, candidate: Candidate, no_room: str) -> bool:
+    """Tell whether a pod that goes makes room for the new one.
+
+    Not for one that needs another kind of node; nor, where it is not a GPU that lacks, for one
+    that a user made larger.
+    """
+    if good is None:
+        return True
+    old, new = (one.template["spec"] for one in (good, candidate.revision))
+    same_product = _product(old) == _product(new)
+    same_size = candidate.origin is Origin.TUNING or _resources(old) == _resources(new)
+    return same_product and (no_room == NO_GPU or same_size)
+
+
+def _product(pod_spec: Mapping[str, Any]) -> Any:
+    return (pod_spec.get("nodeSelector") or {}).get(GPU_PRODUCT_LABEL)
+
+
+def _resources(pod_spec: Mapping[str, Any]) -> list[Any]:
+    return [one.get("resources") for one in pod_spec.get("containers") or ()]
