@@ -19,8 +19,8 @@ from parkade.controller.views import Views
 from parkade.sizing.workload import CannotTell
 from rollout.support.driver import Operator
 from rollout.support.objects import body
+from rollout.support.stories import INITIAL, started
 from rollout.support.world import World
-from rollout.test_story import INITIAL, started
 
 KEY = ("serving", "contracts")
 NOT_ASKED = CannotTell(Reason.INITIALIZING, "Being asked.")

@@ -1,4 +1,4 @@
-"""An endpoint whose first settings failed, and which has nothing to go back to."""
+"""What is written where nothing is good, and where nothing may be written but status."""
 
 import pytest
 
@@ -6,8 +6,8 @@ from parkade.rollout.actions import Action, Desired
 from parkade.rollout.record_json import from_json
 from rollout.support.driver import Operator
 from rollout.support.objects import body
+from rollout.support.stories import INITIAL, crashes_above, started, told
 from rollout.support.world import Fate, World
-from rollout.test_story import INITIAL, crashes_above, told
 
 
 def given_up(mode: str = "Auto", **spec) -> Operator:
@@ -81,3 +81,17 @@ def test_nothing_but_status_is_written_where_it_may_not_act(spec: dict, reason: 
     found = operator.step()
     assert (found.action, found.reason.value) == (Action.HOLD, reason)
     assert (operator.record_text, operator.world.deployment) == (None, None)
+
+
+def test_a_retry_while_suspended_is_not_told_before_it_is_recorded() -> None:
+    operator = started(seqs=256, gpus=3)
+    operator.world.fate = crashes_above("0.91")
+    operator.until(Action.REVERT)
+    operator.run(10)
+    key = operator.raw["status"]["rejected"][0]["hash"]
+    operator.change(suspend=True)
+    operator.retry(key)
+    operator.run(30)
+    assert operator.raw["status"]["rejected"][0]["hash"] == key
+    operator.change(suspend=False)
+    assert ("Deploy", "CandidateInProgress") in told(operator, 30)

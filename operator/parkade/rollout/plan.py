@@ -101,7 +101,7 @@ def _decided(now: Situation) -> Plan:
     for policy in MUST_NOT_ACT:
         found = policy(now)
         if found is not None:
-            return _consistent(now, replace(found, hands_off=found.target is None))
+            return _consistent(now, found if found.target is not None else _hands_off(now, found))
     for policy in IN_FLIGHT if now.candidate is not None else QUIET:
         found = policy(now)
         if found is not None:
@@ -116,6 +116,11 @@ def _with_news(inputs: PlanInputs, found: Plan) -> Plan:
     known = lessons_of_serving(inputs.record)
     news = (one.message for one in lessons_of_serving(found.record) if one not in known)
     return replace(found, learned=tuple(news))
+
+
+def _hands_off(now: Situation, found: Plan) -> Plan:
+    """Take nothing in that is not written: the status would tell what no record holds."""
+    return replace(found, hands_off=True, record=now.inputs.record)
 
 
 def _consistent(now: Situation, found: Plan) -> Plan:
