@@ -26,7 +26,7 @@ def test_random_histories_keep_the_promises(chunk: int) -> None:
 
 @pytest.mark.timeout(600)
 @settings(
-    max_examples=int(os.environ.get("PARKADE_SCRIPTS", "40")),
+    max_examples=40,
     derandomize=True,  # the gate plays the same lives each time; `make simulate` plays others
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],

@@ -12,8 +12,8 @@ from parkade.rollout.record import Record
 from parkade.rollout.revision import Revision
 from rollout.support.driver import Operator
 from rollout.support.objects import GIB, TOTAL
-from rollout.support.promises import BrokenError
 from rollout.support.truth import Truth
+from rollout.support.verdicts import BrokenError
 from rollout.support.world import World
 
 ASKS_FOR_A_RETRY = re.compile(r"retry of (\w+)")

@@ -23,8 +23,9 @@ from rollout.support import endings
 from rollout.support.driver import NO_OBJECTIVES, OBSERVED, Operator, build_status
 from rollout.support.happenings import EVENTS
 from rollout.support.objects import GIB, TOTAL, body
-from rollout.support.promises import BrokenError, Promises
+from rollout.support.promises import Promises
 from rollout.support.truth import WINDOW, Truth
+from rollout.support.verdicts import BrokenError
 from rollout.support.world import World
 
 MAX_ACTS_OF_PEOPLE = 4

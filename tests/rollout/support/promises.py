@@ -6,16 +6,15 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from parkade.api.spec import Mode
-from parkade.api.status import Origin, Verdict
+from parkade.api.status import Origin
 from parkade.rollout.actions import Action, Plan, PlanInputs
-from parkade.rollout.causes import Blame
 from parkade.rollout.record import Candidate, Quarantined, Record
 from parkade.rollout.revision import quarantine_key, tuning_hash
+from rollout.support import verdicts
 from rollout.support.driver import Operator
 from rollout.support.truth import window_is_open
-from rollout.support.world import End, Pod, World
-
-Key = tuple[str, int]
+from rollout.support.verdicts import BrokenError, Key, Trial, candidate_key
+from rollout.support.world import Pod, World
 
 LOOK_ROUNDS = 3
 """Passes after which something must have happened that time alone decides."""
@@ -23,30 +22,6 @@ SCALE_SECONDS = 150
 LONGEST_TRIAL = timedelta(hours=2)
 """Three pods of 300 s each, with slack."""
 NO_BACK_OFF = {"", "CandidateWithdrawn", "RecommendOnly", "Suspended", "Superseded"}
-
-
-class BrokenError(AssertionError):
-    """A promise was broken."""
-
-
-@dataclass
-class Trial:
-    """What is remembered of the candidate in flight."""
-
-    key: tuple[str, datetime]
-    faults: int
-    guarded: bool = False
-    """All good pods served when it started."""
-    asked: bool = True
-    soaked: bool = False
-    """One of its pods served long enough."""
-    interrupts: bool = False
-    """Taking its only ready pod was allowed when it began."""
-    held: bool = False
-    """A budget or a suspension held it up, or zero replicas."""
-    no_room: int = 0
-    unknown: set[Key] = field(default_factory=set)
-    """Ends before the first Ready that the operator saw, and could not explain."""
 
 
 @dataclass
@@ -118,9 +93,9 @@ class Promises:
         if old is not None:
             self._takes_up(old)
             self._note_soak(self._own(old))
-            self._ends_are_acted_on(before, found, old)
-            self._blames_rightly(before, found, old)
-        if new is not None and (old is None or _key(new) != _key(old)):
+            verdicts.ends_are_acted_on(self.world, self.trial, before, found)
+            verdicts.blames_rightly(self.world, self.seen, before, found)
+        if new is not None and (old is None or candidate_key(new) != candidate_key(old)):
             self._starts(before, found, new, asked=bool(handled))
         if new is None:
             self.trial = None
@@ -131,8 +106,8 @@ class Promises:
 
     def _takes_up(self, old: Candidate) -> None:
         """Of a candidate that a lost record forgot the beginning of, little can be told."""
-        if self.trial is None or self.trial.key != _key(old):
-            self.trial = Trial(_key(old), len(self.world.faults), soaked=True)
+        if self.trial is None or self.trial.key != candidate_key(old):
+            self.trial = Trial(candidate_key(old), len(self.world.faults), soaked=True)
 
     def _is_remembered(self, record: Record, handled: set[str]) -> None:
         """A failure leaves the quarantine only where a person asks, or for newer ones."""
@@ -150,91 +125,12 @@ class Promises:
         if running is not None and running.quarantine_key in now:
             raise BrokenError("settings in quarantine are to run")
 
-    def _ends_are_acted_on(self, before: PlanInputs, found: Plan, old: Candidate) -> None:
-        """A revert begins in the pass that sees the deciding end, and its lesson is kept."""
-        gone = found.record.candidate is None or _key(found.record.candidate) != _key(old)
-        good = before.record.last_good
-        proven = good is not None and good.quarantine_key == old.revision.quarantine_key
-        late = 0
-        for end in self._newest_ends(before, old):
-            cause = before.evidence.get(end.key)
-            early = end.early and end.pod.uid not in old.ready_uids
-            if early and cause is not None and cause.blame is Blame.SETTINGS:
-                if not gone:
-                    raise BrokenError("a deciding termination is not acted on")
-                if not found.record.is_quarantined(old.revision.quarantine_key) and not proven:
-                    raise BrokenError("what a failure teaches is lost")
-            if early and cause is None:
-                self._note_unknown(before, end)
-            if not end.early:
-                late += self._late(end.pod, old)
-        if gone or good is None:
-            return
-        if late > before.endpoint.spec.rollout.max_restarts:
-            raise BrokenError("a pod that restarts too often is kept")
-        if self.trial is not None and len(self.trial.unknown) >= 2:
-            raise BrokenError("two ends that nobody can explain are not acted on")
-
-    def _newest_ends(self, before: PlanInputs, old: Candidate) -> list[End]:
-        shown = {
-            (pod.uid, pod.terminations)
-            for pod in before.pods
-            if pod.revision == old.revision.hash and not pod.deleting and not pod.disrupted
-        }
-        return [one for one in self.world.ends if one.key in shown and one.at >= old.since]
-
-    def _note_unknown(self, before: PlanInputs, end: End) -> None:
-        explained = any(uid == end.pod.uid for uid, _ in before.evidence)
-        if self.trial is not None and not explained:
-            self.trial.unknown.add(end.key)
-
-    def _late(self, pod: Pod, old: Candidate) -> int:
-        return sum(
-            1
-            for one in self.world.ends
-            if one.pod is pod and not one.early and one.at >= old.since
-            if not _is_environment(one)
-        )
-
-    def _blames_rightly(self, before: PlanInputs, found: Plan, old: Candidate) -> None:
-        """A candidate fails only for what its settings or its spec may have caused."""
-        entry = next(
-            (
-                one
-                for one in found.record.history
-                if (one.revision, one.since) == _key(old) and one.verdict is Verdict.FAILED
-            ),
-            None,
-        )
-        ends = [
-            one
-            for one in self.world.ends
-            if one.revision == old.revision.hash and one.at >= old.since - timedelta(seconds=1)
-        ]
-        limit = before.endpoint.spec.rollout.max_restarts
-        late = [one for one in ends if not one.early]
-        if "while soaking" in found.message and len(late) <= limit:
-            raise BrokenError("ends before the first Ready count as restarts while soaking")
-        if entry is None:
-            return
-        early = [one for one in ends if one.early]
-        told = any(
-            one.known and one.cause is not None and one.cause.blame is not Blame.ENVIRONMENT
-            for one in early
-        )
-        unknown = [
-            one for one in early if one.key not in self.world.causes or one.key not in self.seen
-        ]
-        restarts = [one for one in late if not _is_environment(one)]
-        if not told and len(unknown) < 2 and len(restarts) <= limit:
-            raise BrokenError("settings are blamed for what they did not cause")
-
     def _starts(self, before: PlanInputs, found: Plan, new: Candidate, *, asked: bool) -> None:
         spec, good = before.endpoint.spec, found.record.last_good
         others = [one for one in self.world.live if one.owner.revision != new.revision.hash]
         live = before.deployment
         self.trial = Trial(
-            _key(new),
+            candidate_key(new),
             len(self.world.faults),
             guarded=good is not None
             and live is not None
@@ -374,14 +270,6 @@ class Promises:
         self.back_offs = 0
         if self.trial is not None:
             self.trial.unknown.clear()
-
-
-def _key(candidate: Candidate) -> tuple[str, datetime]:
-    return candidate.revision.hash, candidate.since
-
-
-def _is_environment(end: End) -> bool:
-    return end.known and end.cause is not None and end.cause.blame is Blame.ENVIRONMENT
 
 
 def _is_within(new: Candidate, lesson: Quarantined) -> bool:
