@@ -234,7 +234,10 @@ class History:
         return spec
 
     def _size(self, endpoint: Endpoint, record: Record, _operator: Operator) -> Desired:
-        """Noisy sizing with hysteresis, as sizing's own: N by 10 %, the fraction by 0.5 GiB."""
+        """Noisy sizing with hysteresis, as sizing's own: N by 10 %, the fraction by 0.5 GiB.
+
+        A window of traffic is hours long, so the noise is another in each hour, not in each pass.
+        """
         good = record.last_good
         tuning = tuning_hash(endpoint.spec)
         some = good.settings if good is not None else Settings(256, Decimal("0.9"))
@@ -242,9 +245,10 @@ class History:
         headroom = record.effective_headroom(
             fingerprint, tuning, endpoint.spec.tuning.headroom_bytes
         )
-        free = 176 * GIB + self.rng.uniform(-0.1, 0.1) * GIB
+        noise = random.Random(f"{self.seed} {self.world.now:%d %H}")
+        free = 176 * GIB + noise.uniform(-0.1, 0.1) * GIB
         utilization = Decimal(int((free - headroom) / TOTAL * 10_000)) / 10_000
-        noisy = max(1, round(self.wish * self.rng.uniform(0.97, 1.03)))
+        noisy = max(1, round(self.wish * noise.uniform(0.97, 1.03)))
         cap = record.max_num_seqs_cap(fingerprint, tuning)
         noisy = noisy if cap is None else min(noisy, cap)
         seqs, initial = noisy, endpoint.spec.tuning.initial
