@@ -85,6 +85,13 @@ def causes(kubelet, *looks, record=RECORD):
             "waiting", 1, Kubelet(current=LOG), ["false"], id="backing off: both names lead there"
         ),
         pytest.param(
+            "terminated",
+            0,
+            Kubelet(current="INFO starting", previous=LOG),
+            ["false", "true"],
+            id="seen as just ended, and running again by now",
+        ),
+        pytest.param(
             "running",
             1,
             Kubelet(current="INFO starting", previous=LOG),

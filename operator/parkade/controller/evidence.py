@@ -9,7 +9,7 @@ what there is. A cause is asked for once and kept in memory; the planner keeps i
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from parkade.adapters import rbac
@@ -17,6 +17,7 @@ from parkade.adapters.cluster import Cluster
 from parkade.adapters.errors import AdapterError, UnavailableError
 from parkade.api import names
 from parkade.rollout.causes import CauseClass, ContainerEvidence, RootCause, classify
+from parkade.rollout.causes.cause import unknown
 from parkade.rollout.observed import Evidence, PodState
 from parkade.rollout.record import Record
 
@@ -48,8 +49,9 @@ class EvidenceKeeper:
         return {key: cause for key, cause in list(self._causes.items()) if key[0] in uids}
 
     def _look(self, namespace: str, pod: PodState, pods: Iterable[PodState]) -> None:
-        text, certain = self._log(namespace, pod)
-        cause = classify(text, self._container(namespace, pod, pods))
+        container = self._container(namespace, pod, pods)
+        causes = ((classify(text, container), sure) for text, sure in self._logs(namespace, pod))
+        cause, certain = _telling(causes)
         if certain or cause.cause_class is not CauseClass.UNKNOWN:
             self._keep((pod.uid, pod.terminations), cause)
         logger.info(
@@ -66,9 +68,12 @@ class EvidenceKeeper:
         while len(self._causes) > MAX_CAUSES:
             del self._causes[next(iter(self._causes))]
 
-    def _log(self, namespace: str, pod: PodState) -> tuple[str, bool]:
-        """Return the log of the last end; False where another try may find more."""
-        message = pod.last_termination.message if pod.last_termination else ""
+    def _logs(self, namespace: str, pod: PodState) -> Iterator[tuple[str, bool]]:
+        """Yield what may be the log of the last end; False where another try may find more.
+
+        The state that was seen may be old: a kubelet restarts a container within a second at
+        first, and what was the current log is the previous one by now.
+        """
         running = pod.running_since is not None
         for previous in (True,) if running else (False, True):
             try:
@@ -81,13 +86,14 @@ class EvidenceKeeper:
                 )
             except UnavailableError as error:
                 logger.info("The log of %s/%s can't be read now: %s", namespace, pod.name, error)
-                return message, False
+                yield _message(pod), False
+                return
             except AdapterError as error:
                 logger.warning("The log of %s/%s can't be read: %s", namespace, pod.name, error)
-                return message, True
+                break
             if log:
-                return log, True
-        return message, True
+                yield log, True
+        yield _message(pod), True
 
     def _container(
         self, namespace: str, pod: PodState, pods: Iterable[PodState]
@@ -116,6 +122,21 @@ class EvidenceKeeper:
         return tuple(
             (str(one.get("reason", "")), str(one.get("message", ""))) for one in found[-MAX_EVENTS:]
         )
+
+
+def _telling(causes: Iterable[tuple[RootCause, bool]]) -> tuple[RootCause, bool]:
+    """Return the first cause that is known, else the first of all; and whether it is final."""
+    first: RootCause | None = None
+    certain = True
+    for cause, certain in causes:
+        if cause.cause_class is not CauseClass.UNKNOWN:
+            return cause, certain
+        first = first or cause
+    return first or unknown(), certain
+
+
+def _message(pod: PodState) -> str:
+    return pod.last_termination.message if pod.last_termination else ""
 
 
 def _settled(record: Record) -> set[Key]:
