@@ -299,7 +299,9 @@ def test_settings_that_can_not_start_are_told_with_the_engine_s_own_words(
             return json.loads(settings)["gpuMemoryUtilization"] != "0.99"
 
         wait_until(smaller, "smaller settings", 20)
-        rejected = place.endpoint()["status"]["rejected"]
+        rejected = wait_until(
+            lambda: place.endpoint()["status"].get("rejected"), "the status, written last", 20
+        )
     assert rejected[0]["gpuMemoryUtilization"] == "0.99"
     assert "Free memory on device" in rejected[0]["message"]
 
