@@ -121,7 +121,7 @@ MODELS = [
     row("a segment of shared memory is no model", C.UNKNOWN, UNKNOWN,
         "FileNotFoundError: [Errno 2] No such file or directory: '/psm_8bd9cd3f'"),
     row("a compiler's file is no model", C.UNKNOWN, UNKNOWN,
-        "FileNotFoundError: [Errno 2] No such file or directory: '/root/.triton/cache/de/fused.json"
+        "FileNotFoundError: [Errno 2] No such file or directory: '/data/.triton/cache/de/fused.json"
         ".tmp.pid_1_2'"),
 ]  # fmt: skip
 
@@ -149,7 +149,7 @@ HOST = [
     row("a home that cannot be written", C.PERMISSION_DENIED, USER,
         "PermissionError: [Errno 13] Permission denied: '/.cache'"),
     row("a read-only volume", C.PERMISSION_DENIED, USER,
-        "OSError: [Errno 30] Read-only file system: '/root/.cache/huggingface'"),
+        "OSError: [Errno 30] Read-only file system: '/data/.cache/huggingface'"),
     row("a compiler passes the error of its cache on", C.PERMISSION_DENIED, USER,
         LOADED, "torch._inductor.exc.InductorError: PermissionError: [Errno 13] Permission "
         "denied: '/.triton'"),
@@ -188,7 +188,7 @@ GPU = [
     row("no compiler for kernels", C.KERNEL_ERROR_IN_PROFILE_RUN, ENVIRONMENT,
         "FileNotFoundError: [Errno 2] No such file or directory: 'nvcc'"),
     row("a compiled graph that does not match", C.KERNEL_ERROR_IN_PROFILE_RUN, ENVIRONMENT,
-        '  File "/root/.cache/vllm/torch_compile_cache/2b/inductor_cache/c.py", line 40, in call',
+        '  File "/data/.cache/vllm/torch_compile_cache/2b/inductor_cache/c.py", line 40, in call',
         "AttributeError: 'KernelMetadata' object has no attribute 'cluster_dims'"),
     row("a variable's name is no error of cuBLAS", C.UNKNOWN, UNKNOWN,
         "ERROR: CUBLAS_VER=12.3.4.1-1"),
