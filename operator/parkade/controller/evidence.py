@@ -17,7 +17,6 @@ from parkade.adapters.cluster import Cluster
 from parkade.adapters.errors import AdapterError, UnavailableError
 from parkade.api import names
 from parkade.rollout.causes import CauseClass, ContainerEvidence, RootCause, classify
-from parkade.rollout.causes.cause import unknown
 from parkade.rollout.observed import Evidence, PodState
 from parkade.rollout.record import Record
 
@@ -124,15 +123,13 @@ class EvidenceKeeper:
         )
 
 
-def _telling(causes: Iterable[tuple[RootCause, bool]]) -> tuple[RootCause, bool]:
+def _telling(causes: Iterator[tuple[RootCause, bool]]) -> tuple[RootCause, bool]:
     """Return the first cause that is known, else the first of all; and whether it is final."""
-    first: RootCause | None = None
-    certain = True
-    for cause, certain in causes:
-        if cause.cause_class is not CauseClass.UNKNOWN:
-            return cause, certain
-        first = first or cause
-    return first or unknown(), certain
+    told, certain = next(causes)
+    while told.cause_class is CauseClass.UNKNOWN and (other := next(causes, None)) is not None:
+        cause, certain = other
+        told = told if cause.cause_class is CauseClass.UNKNOWN else cause
+    return told, certain
 
 
 def _message(pod: PodState) -> str:

@@ -67,12 +67,12 @@ def failed(
     """Return the record with the verdict, so that the revert that follows can't be forgotten."""
     surge = record.candidate.surge if record.candidate is not None else record.surge
     done = _concluded(record, Verdict.FAILED, reason, message, now)
-    done = replace(done, retry=None)  # it failed again, or a step towards it did
     if quarantined is not None:
         done = done.with_quarantined(quarantined)
     if rejected is not None:
         done = replace(done, rejected_spec=rejected)
-    return replace(done, surge=surge, settled_at=now)
+    # A wish for a retry ends: it failed again, or a step towards it did.
+    return replace(done, surge=surge, settled_at=now, retry=None)
 
 
 def withdrawn(

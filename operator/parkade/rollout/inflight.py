@@ -109,7 +109,7 @@ def candidate_is_inconclusive(now: Situation) -> Plan | None:
     if candidate is None or judgement is None or judgement.verdict is not Verdict.INCONCLUSIVE:
         return None
     if now.record.last_good is None:
-        return _wait_for_a_person(now, judgement)
+        return _other_first_settings(now) or _wait_for_a_person(now, judgement)
     if candidate.origin is Origin.TUNING:
         reason = judgement.reason
         waits = reason if reason is Reason.WAITING_FOR_GPU else Reason.CANDIDATE_WITHDRAWN
@@ -214,11 +214,11 @@ def _promote(now: Situation, candidate: Candidate, judgement: Judgement) -> Plan
         message += f" KV cache: {measured:,} tokens, {predicted:,} were predicted."
         if measured < SHORT_OF_PREDICTION * predicted:
             known = candidate.revision.fingerprint in now.record.learned
-            message += (
-                " That is short; sizing goes on from what was measured."
+            message += " That is short" + (
+                "; sizing goes on from what was measured."
                 if known
-                else " That is short, and the engine's log does not tell where the memory went: "
-                "sizing goes on from its estimate."
+                else ", and the engine's log does not tell where the memory went: sizing goes on "
+                "from its estimate."
             )
     record = bookkeeping.promoted(now.record, message, now.now, measured)
     plan = now.plan(Action.PROMOTE, Reason.APPLIED, message, record)
@@ -228,23 +228,24 @@ def _promote(now: Situation, candidate: Candidate, judgement: Judgement) -> Plan
 def _failed_by_the_user(now: Situation, candidate: Candidate, judgement: Judgement) -> Plan:
     """Blame no setting where the engine refuses model, arguments or secrets."""
     if now.record.last_good is None:
-        return user_changed_the_spec(now) or _wait_for_a_person(now, judgement)
+        mended = user_changed_the_spec(now) or _other_first_settings(now)
+        return mended or _wait_for_a_person(now, judgement)
     if candidate.origin is Origin.TUNING:
         return _withdraw(now, Reason.CANDIDATE_WITHDRAWN, judgement.message, back_off=True)
     return _reject_spec(now, candidate, judgement, None)
 
 
-def _wait_for_a_person(now: Situation, judgement: Judgement) -> Plan:
-    """There is nothing to go back to: leave the pods, which recover when the cause goes away.
-
-    A person may have named other first settings meanwhile.
-    """
+def _other_first_settings(now: Situation) -> Plan | None:
+    """Start anew where a person named other first settings than those that do not come up."""
     initial = now.spec.tuning.initial
-    if initial is not None and initial.settings != now.record.initial:
-        record = bookkeeping.withdrawn(now.record, "Superseded", "tuning.initial changed.", now.now)
-        return nothing_runs_yet(replace(now, record=record, judgement=None)) or now.plan(
-            Action.HOLD, judgement.reason, judgement.message
-        )
+    if initial is None or initial.settings == now.record.initial:
+        return None
+    record = bookkeeping.withdrawn(now.record, "Superseded", "tuning.initial changed.", now.now)
+    return nothing_runs_yet(replace(now, record=record, judgement=None))
+
+
+def _wait_for_a_person(now: Situation, judgement: Judgement) -> Plan:
+    """There is nothing to go back to: leave the pods, which recover when the cause goes away."""
     plan = now.plan(Action.HOLD, judgement.reason, judgement.message)
     finding = stalled(judgement.reason, judgement.message)
     return replace(plan, stalled=finding, requeue_after_seconds=judgement.check_after_seconds)

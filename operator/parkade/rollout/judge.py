@@ -54,7 +54,7 @@ class Judgement:
     soaked: int = 0
     """Pods that served for soakSeconds without a restart."""
     no_room: str = ""
-    """What keeps it from a pod beside the others: a busy GPU or a used up quota."""
+    """What keeps it from a pod beside the others: no GPU, no room on a node, no quota."""
     no_room_for: timedelta | None = None
     """How long it has waited for that room."""
     check_after_seconds: float | None = None
@@ -229,13 +229,13 @@ def _never_scheduled(case: _Case, pod: PodState) -> tuple[Reason, str] | None:
 
 def _never_created(case: _Case) -> Judgement | None:
     """Take tuning back where a quota stays used up, since others wait for its turn."""
-    reason, message = _no_pods(case)
-    if case.pods or reason is not Reason.QUOTA_EXCEEDED:
-        return None
+    refused = not_created(case.deployment)
     waited = case.now - case.candidate.since
-    if case.candidate.origin is Origin.USER or waited < case.deadline:
+    if case.pods or refused is None or waited < case.deadline:
         return None
-    return case.answer(Verdict.INCONCLUSIVE, reason, message)
+    if case.candidate.origin is Origin.USER:
+        return None
+    return case.answer(Verdict.INCONCLUSIVE, *refused)
 
 
 def _successful(case: _Case) -> Judgement | None:
@@ -257,7 +257,8 @@ def _pending(case: _Case) -> Judgement:
 def _waits_for(case: _Case) -> tuple[Reason, str]:
     """Return what a candidate waits for, the most telling pod first."""
     if not case.pods:
-        return _no_pods(case)
+        waits = Reason.ROLLOUT_IN_PROGRESS, "Waits for the first pod to be created."
+        return not_created(case.deployment) or waits
     held_up = next((one for one in map(stuck, case.pods) if one is not None), None)
     if held_up is not None:
         return held_up
@@ -276,11 +277,6 @@ def _known_cause(end: SeenTermination) -> Reason:
     elsewhere = end.blame in {Blame.ENVIRONMENT, Blame.USER}
     named = elsewhere and reason is not Reason.ENGINE_FAILED
     return reason if named else Reason.ROLLOUT_IN_PROGRESS
-
-
-def _no_pods(case: _Case) -> tuple[Reason, str]:
-    waits = Reason.ROLLOUT_IN_PROGRESS, "Waits for the first pod to be created."
-    return not_created(case.deployment) or waits
 
 
 def _soonest(case: _Case, pods: Iterable[PodState]) -> float | None:

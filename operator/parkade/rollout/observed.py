@@ -13,6 +13,7 @@ from typing import Any
 
 from parkade.api.settings import Settings
 from parkade.rollout.causes import RootCause
+from parkade.rollout.revision import Revision
 
 Evidence = Mapping[tuple[str, int], RootCause]
 """Root causes by pod uid and number of the termination (1 for the first)."""
@@ -61,6 +62,19 @@ class DeploymentState:
     max_surge: int = 1
     conditions: Mapping[str, ConditionState] = field(default_factory=dict)
     deleting: bool = False
+
+    def as_revision(self) -> Revision | None:
+        """Return what its pod template is; None where the template is not ours."""
+        if self.revision is None or self.settings is None:
+            return None
+        return Revision(
+            hash=self.revision,
+            settings=self.settings,
+            fingerprint=self.fingerprint or "",
+            inputs=self.inputs or "",
+            generation=self.spec_generation or 0,
+            template=self.template,
+        )
 
     @property
     def is_settled(self) -> bool:

@@ -102,31 +102,25 @@ def _candidate(
     record: Record, deployment: DeploymentState | None, now: datetime
 ) -> Candidate | None:
     """Return what runs as a candidate, where nothing says yet what it is worth."""
-    if deployment is None or deployment.revision is None or deployment.settings is None:
+    running = deployment.as_revision() if deployment is not None else None
+    if deployment is None or running is None:
         return None
     good = record.last_good
     pending = next(
         (
             one
             for one in record.history
-            if one.revision == deployment.revision and one.verdict is api.Verdict.PENDING
+            if one.revision == running.hash and one.verdict is api.Verdict.PENDING
         ),
         None,
     )
-    if good is not None and (good.hash == deployment.revision or pending is None):
+    if good is not None and (good.hash == running.hash or pending is None):
         return None
-    if record.is_quarantined(quarantine_key(deployment.fingerprint or "", deployment.settings)):
+    if record.is_quarantined(running.quarantine_key):
         return None
     canary = deployment.min_ready_seconds >= CANARY_MIN_READY_SECONDS
     return Candidate(
-        Revision(
-            hash=deployment.revision,
-            settings=deployment.settings,
-            fingerprint=deployment.fingerprint or "",
-            inputs=deployment.inputs or "",
-            generation=deployment.spec_generation or 0,
-            template=_without_controller_labels(deployment.template),
-        ),
+        replace(running, template=_without_controller_labels(running.template)),
         origin=pending.origin if pending is not None else api.Origin.USER,
         since=pending.since if pending is not None else now,
         phase=Phase.CANARY if canary else Phase.FULL,

@@ -30,14 +30,12 @@ def with_lesson_of_serving(record: Record, inputs: PlanInputs) -> Record:
     Only memory that ran out while serving teaches; all else is judged by `last_good_fails`.
     """
     good, spec = record.last_good, inputs.endpoint.spec
-    if good is None:
+    ended = _ran_out(good, inputs) if good is not None else None
+    if good is None or ended is None:
         return record
     tuning = tuning_hash(spec)
     known = record.lessons(good.fingerprint, tuning)
     if any(one.key == NOT_KEPT_FROM_RUNNING and one.revision == good.hash for one in known):
-        return record
-    ended = _ran_out(good, inputs)
-    if ended is None:
         return record
     headroom = record.effective_headroom(good.fingerprint, tuning, spec.tuning.headroom_bytes)
     ran = Candidate(good, Origin.TUNING, inputs.now, headroom_bytes=headroom)

@@ -259,18 +259,8 @@ def described(settings: Settings) -> str:
 def _running(inputs: PlanInputs) -> Revision | None:
     """Return the revision of our own Deployment; None where it is absent or not readable."""
     live = inputs.deployment
-    if live is None or live.owner_uid != inputs.endpoint.uid:
-        return None
-    if live.revision is None or live.settings is None:
-        return None
-    return Revision(
-        hash=live.revision,
-        settings=live.settings,
-        fingerprint=live.fingerprint or "",
-        inputs=live.inputs or "",
-        generation=live.spec_generation or 0,
-        template=live.template,
-    )
+    ours = live is not None and live.owner_uid == inputs.endpoint.uid
+    return live.as_revision() if live is not None and ours else None
 
 
 def _absorbed(inputs: PlanInputs) -> Record:

@@ -1,19 +1,7 @@
 """Where the model comes from: the hub, a bucket, a volume; what is missing, refused or away."""
 
-from parkade.rollout.causes.cause import Blame, CauseClass, RootCause, Stage
-from parkade.rollout.causes.rules import Answer, Finding, Rule, Weight, rule, says
-from parkade.rollout.causes.stages import Scene
-
-
-def _hub(blame: Blame) -> Answer:
-    """Blame the user for a refusal, the environment for an outage."""
-
-    def answer(finding: Finding, scene: Scene) -> RootCause:
-        _ = (finding, scene)
-        return RootCause(CauseClass.LICENCE_OR_HUB, blame, stage=Stage.INIT)
-
-    return answer
-
+from parkade.rollout.causes.cause import Blame, CauseClass, Stage
+from parkade.rollout.causes.rules import Rule, Weight, rule, says
 
 _NO_CACHE = (
     r"(?!.*(?:\.triton|torchinductor|torch_extensions|_cache/|'/(?:tmp|proc|dev|sys)/"
@@ -31,7 +19,7 @@ RULES: tuple[Rule, ...] = (
         r"|Invalid credentials in Authorization header"
         r"|NoCredentialsError|PartialCredentialsError|\((?:AccessDenied|InvalidAccessKeyId"
         r"|SignatureDoesNotMatch|ExpiredToken|InvalidToken|403)\) when calling",
-        _hub(Blame.USER),
+        says(CauseClass.LICENCE_OR_HUB, Blame.USER, Stage.INIT),
         Weight.LIKELY,
         at_runtime=False,
     ),
@@ -56,7 +44,7 @@ RULES: tuple[Rule, ...] = (
     ),
     rule(
         rf"401 Client Error|401 Unauthorized|Client error '(?:401|403) .{{0,60}}{_URL}",
-        _hub(Blame.USER),
+        says(CauseClass.LICENCE_OR_HUB, Blame.USER, Stage.INIT),
         Weight.PLAIN,
         at_runtime=False,
     ),
@@ -71,7 +59,7 @@ RULES: tuple[Rule, ...] = (
         r"|EndpointConnectionError|httpx\.(?:Connect|Read|Proxy|Network|RemoteProtocol)\w*: "
         r"|(?:ReadTimeout|ConnectTimeout|ConnectError|SSLError|ConnectionError|ProxyError): "
         r".{0,300}(?:hugging|hf\.co|modelscope|HTTPSConnectionPool)",
-        _hub(Blame.ENVIRONMENT),
+        says(CauseClass.LICENCE_OR_HUB, Blame.ENVIRONMENT, Stage.INIT),
         Weight.LIKELY,
         at_runtime=False,
     ),
