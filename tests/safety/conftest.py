@@ -29,3 +29,14 @@ def place(served, namespace, gpus):
     found.give_model()
     with found.node(gpus):
         yield found
+
+
+@pytest.fixture
+def own_place(own_control_plane, gpus):
+    """The same on a control plane of this test alone, which has all that ours are given."""
+    served = with_crd(own_control_plane)
+    served.kubectl("create", "namespace", "alone")
+    found = Place(served, "alone")
+    found.give_model()
+    with found.node(gpus):
+        yield found

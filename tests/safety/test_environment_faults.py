@@ -96,6 +96,17 @@ def quota(place, pods):
     return path
 
 
+def tunes_against_the_quota(place):
+    """Tuning begins, and no further pod is let in."""
+    place.later(3601)
+    place.long_requests_queue()
+    wait_until(
+        lambda: "exceeded quota" in place.condition("SettingsApplied")["message"],
+        "the quota to be named",
+        20,
+    )
+
+
 def test_a_quota_that_is_used_up_is_told_and_heals(place, kubeconfig):
     path = quota(place, 0)
     with place.operator(kubeconfig):
@@ -116,13 +127,7 @@ def test_a_quota_below_what_runs_takes_a_candidate_back_without_blame(place, kub
     with place.operator(kubeconfig):
         (good,) = place.starts_well()
         quota(place, 0)
-        place.later(3601)
-        place.long_requests_queue()
-        wait_until(
-            lambda: "exceeded quota" in place.condition("SettingsApplied")["message"],
-            "the quota to be named",
-            20,
-        )
+        tunes_against_the_quota(place)
         place.wait_condition("Ready", "True", "Serving")
         place.later(DEADLINE_SECONDS + 1)
         taken_back = place.wait_verdict("Inconclusive")
@@ -135,13 +140,7 @@ def test_a_quota_of_just_the_replicas_leads_to_one_pod_at_a_time(place, kubeconf
     with place.operator(kubeconfig):
         good = place.starts_well(2)
         quota(place, 2)
-        place.later(3601)
-        place.long_requests_queue()
-        wait_until(
-            lambda: "exceeded quota" in place.condition("SettingsApplied")["message"],
-            "the quota to be named",
-            20,
-        )
+        tunes_against_the_quota(place)
         assert len(place.pods()) == 2
         place.later(31)
         canary = place.candidate()

@@ -19,7 +19,6 @@ import yaml
 
 from support.place import OUT_OF_MEMORY
 from support.rights import account
-from testbed.cluster.existing import ExistingCluster
 from testbed.cluster.ports import free_ports
 from testbed.waiting import wait_until
 
@@ -53,18 +52,18 @@ def test_the_condition_names_the_right_that_is_missing(place, user, kind, deploy
         place.wait_condition("Stalled", "False", "AsExpected")
 
 
-def test_where_owner_references_need_a_right_of_their_own_its_lack_is_told(place, user):
+def test_where_owner_references_need_a_right_of_their_own_its_lack_is_told(own_place, tmp_path):
     """The admission plugin of OpenShift, OwnerReferencesPermissionEnforcement, is on."""
-    if isinstance(place.control_plane, ExistingCluster):
-        pytest.skip("an existing cluster seldom has the admission plugin")
-    user.may_no_longer("inferenceendpoints/finalizers")
-    with place.operator(user.kubeconfig):
-        place.apply()
-        told = place.wait_condition("Stalled", "True", "AccessDenied")
-        assert "blockOwnerDeletion" in told["message"]
-        user.may_everything_again()
-        place.edit({"metadata": {"labels": {"looked": "at"}}, "spec": {"replicas": 2}})
-        place.serve(2)
+    with account(own_place.control_plane, own_place.namespace, tmp_path) as user:
+        user.may_no_longer("inferenceendpoints/finalizers")
+        with own_place.operator(user.kubeconfig):
+            own_place.apply()
+            told = own_place.wait_condition("Stalled", "True", "AccessDenied")
+            assert "blockOwnerDeletion" in told["message"]
+            user.may_everything_again()
+            looked = {"metadata": {"labels": {"looked": "at"}}, "spec": {"replicas": 2}}
+            own_place.edit(looked)
+            own_place.serve(2)
 
 
 def test_where_the_status_can_not_be_told_the_log_says_it(place, user, caplog):
