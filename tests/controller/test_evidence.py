@@ -3,7 +3,8 @@
 A real kubelet: running -> terminated -> (ten seconds later) waiting -> running.
 """
 
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -165,3 +166,18 @@ def test_a_probe_that_killed_it_stands_in_its_events():
         events=[("Killing", "Container vllm failed startup probe, will be restarted")],
     )
     assert causes(kubelet, [crashed(exit_code=137)]) == {("pod-uid", 1): CauseClass.PROBE_KILLED}
+
+
+@pytest.mark.parametrize(
+    ("began", "cause"),
+    [
+        pytest.param(-60, CauseClass.STARTED_THEN_OOM_AT_RUNTIME, id="the run that had been ready"),
+        pytest.param(60, CauseClass.UNKNOWN, id="a later run, which never was"),
+    ],
+)
+def test_a_bare_out_of_memory_is_told_apart_by_whether_this_run_was_ready(began, cause):
+    start, unready = NOW - timedelta(seconds=300), NOW
+    run = Termination(1, "Error", started_at=unready + timedelta(seconds=began))
+    pod = replace(crashed(), started_at=start, unready_since=unready, last_termination=run)
+    kubelet = Kubelet(current="torch.OutOfMemoryError: CUDA out of memory.")
+    assert causes(kubelet, [pod]) == {("pod-uid", 1): cause}

@@ -8,7 +8,7 @@ import pytest
 from parkade.api.conditions import Reason
 from parkade.api.spec import Rollout
 from parkade.api.status import Origin, Verdict
-from parkade.rollout.causes import Blame, CauseClass, Knob, RootCause
+from parkade.rollout.causes import Blame, CauseClass, Knob, RootCause, Stage
 from parkade.rollout.judge import judge
 from parkade.rollout.observed import ConditionState, Termination
 from parkade.rollout.record import SeenTermination
@@ -22,9 +22,13 @@ ROLLOUT = Rollout(start_deadline_seconds=600, soak_seconds=60, max_restarts=1)
 SETTINGS = RootCause(
     CauseClass.OOM_CUDAGRAPH_CAPTURE,
     Blame.SETTINGS,
+    Stage.GRAPHS,
     knob=Knob.HEADROOM,
     message="CUDA out of memory",
     shortfall_bytes=GIB,
+)
+AT_RUN_TIME = RootCause(
+    CauseClass.STARTED_THEN_OOM_AT_RUNTIME, Blame.SETTINGS, Stage.RUNTIME, message="out of memory"
 )
 USER = RootCause(CauseClass.MISSING_MODEL, Blame.USER, message="acme/x is not on the hub")
 PREDECESSOR = RootCause(
@@ -44,12 +48,6 @@ def restarted(ends: int, **changes):
     counts = {"restart_count": ends, "terminations": ends, "created_at": seconds_ago(900)}
     times = {"running_since": seconds_ago(70), "ready_since": seconds_ago(60)}
     return pod(NEW, "new-1", **{**counts, **times, **changes})
-
-
-def soaking(restarts: int, cause: RootCause | None = None):
-    """A pod that was ready, and ended so often since."""
-    one = restarted(restarts, ready_since=NOW)
-    return one, {("uid-new-1", number + 1): cause for number in range(restarts) if cause}
 
 
 @pytest.mark.parametrize(
@@ -232,38 +230,48 @@ def soaking(restarts: int, cause: RootCause | None = None):
             f"No node takes pod new-1: {NO_NODE}",
             id="no node fits for so long",
         ),
-        pytest.param(
-            [soaking(1)[0]],
-            {},
-            Verdict.PENDING,
-            Reason.ROLLOUT_IN_PROGRESS,
-            "The engine ended, which alone decides nothing; its error is not known.",
-            id="as many restarts while soaking as allowed",
-        ),
-        pytest.param(
-            [soaking(2)[0]],
-            soaking(2, SETTINGS)[1],
-            Verdict.FAILED,
-            Reason.ENGINE_FAILED,
-            "The engine restarted 2 times while soaking, more than maxRestarts 1: "
-            "CUDA out of memory",
-            id="more restarts while soaking than allowed",
-        ),
-        pytest.param(
-            [soaking(2)[0]],
-            soaking(2, PREDECESSOR)[1],
-            Verdict.INCONCLUSIVE,
-            Reason.ENGINE_FAILED,
-            "The engine restarted 2 times while soaking, and its settings are not to blame: "
-            "an old pod holds the GPU",
-            id="restarts that are not its fault only take it back",
-        ),
     ],
 )
 def test_verdict(pods, evidence, verdict: Verdict, reason: Reason, message: str) -> None:
     one = candidate(NEW, since=seconds_ago(1000))
     found = judge(one, pods, evidence, deployment(NEW), ROLLOUT, NOW)
     assert (found.verdict, found.reason, found.message) == (verdict, reason, message)
+
+
+@pytest.mark.parametrize(
+    ("restarts", "cause", "verdict", "message"),
+    [
+        pytest.param(
+            1,
+            None,
+            Verdict.PENDING,
+            "The engine ended, which alone decides nothing; its error is not known.",
+            id="as many as allowed",
+        ),
+        pytest.param(
+            2,
+            SETTINGS,
+            Verdict.FAILED,
+            "The engine restarted 2 times while soaking, more than maxRestarts 1: "
+            "CUDA out of memory",
+            id="more than allowed",
+        ),
+        pytest.param(
+            2,
+            PREDECESSOR,
+            Verdict.INCONCLUSIVE,
+            "The engine restarted 2 times while soaking, and its settings are not to blame: "
+            "an old pod holds the GPU",
+            id="those that are not its fault only take it back",
+        ),
+    ],
+)
+def test_restarts_while_soaking(restarts, cause, verdict: Verdict, message: str) -> None:
+    one = candidate(NEW, since=seconds_ago(1000), ready_uids=("uid-new-1",))
+    evidence = {("uid-new-1", number + 1): cause for number in range(restarts) if cause}
+    pods = [restarted(restarts, ready_since=NOW)]
+    found = judge(one, pods, evidence, deployment(NEW), ROLLOUT, NOW)
+    assert (found.verdict, found.message) == (verdict, message)
 
 
 def test_a_quota_is_the_reason_where_no_pod_can_be_created() -> None:
@@ -422,11 +430,11 @@ def test_a_cause_that_the_user_mended_meanwhile_no_longer_counts() -> None:
     assert judge(one, [healed], {}, None, ROLLOUT, NOW).verdict is Verdict.SUCCESSFUL
 
 
-def loop(ends: int, cause: RootCause | None, watched: bool = True):
-    """A candidate whose pod ended so often before it was ready, seen each time or never."""
+def loop(ends: int, cause: RootCause):
+    """A candidate whose pod ended so often before it was ready, seen each time."""
     one = candidate(NEW, since=seconds_ago(1000))
-    for number in range(1, ends + 1) if watched else ():
-        evidence = {("uid-new-1", number): cause} if cause is not None else {}
+    for number in range(1, ends + 1):
+        evidence = {("uid-new-1", number): cause}
         one = judge(one, [crashed(NEW, number)], evidence, None, ROLLOUT, NOW).candidate
     return one
 
@@ -477,12 +485,20 @@ ENDED = {**FLAPPING, "running_since": None}
             loop(6, USER), [restarted(6)], None, Verdict.SUCCESSFUL, 0, id="a person mended it"
         ),
         pytest.param(
-            loop(6, None, watched=False),
+            loop(4, PREDECESSOR),
             [restarted(6)],
-            PREDECESSOR,
+            SETTINGS,
+            Verdict.FAILED,
+            0,
+            id="the last of those that went by blames the settings",
+        ),
+        pytest.param(
+            loop(4, PREDECESSOR),
+            [restarted(6)],
+            AT_RUN_TIME,
             Verdict.SUCCESSFUL,
-            6,
-            id="nobody looked before, and it has served long enough since",
+            1,
+            id="the last of those that went by was at run time",
         ),
     ],
 )
@@ -497,3 +513,28 @@ def test_ends_before_the_first_ready_are_not_restarts_while_soaking(
     if verdict is not Verdict.FAILED:
         assert found.blamed is None
     assert (found.verdict, len(seen)) == (verdict, late)
+
+
+@pytest.mark.parametrize(
+    ("one", "cause", "verdict", "early", "late"),
+    [
+        pytest.param(restarted(6), PREDECESSOR, Verdict.SUCCESSFUL, 1, 0, id="not its fault"),
+        pytest.param(restarted(6), USER, Verdict.SUCCESSFUL, 1, 0, id="a person mended it"),
+        pytest.param(restarted(1), None, Verdict.SUCCESSFUL, 1, 0, id="one unknown end"),
+        pytest.param(restarted(2), None, Verdict.FAILED, 0, 2, id="two, which either way decide"),
+        pytest.param(restarted(1), SETTINGS, Verdict.FAILED, 1, 0, id="settings, in a start"),
+        pytest.param(restarted(1), AT_RUN_TIME, Verdict.SUCCESSFUL, 0, 1, id="while serving"),
+        pytest.param(restarted(2), AT_RUN_TIME, Verdict.FAILED, 0, 2, id="while serving, twice"),
+        pytest.param(
+            restarted(4, **ENDED), PREDECESSOR, Verdict.PENDING, 1, 1, id="the last made it unready"
+        ),
+    ],
+)
+def test_ends_that_nobody_saw_decide_only_what_they_decide_either_way(
+    one, cause: RootCause | None, verdict: Verdict, early: int, late: int
+) -> None:
+    """The operator was away from the first start until the pod was ready, and maybe beyond."""
+    evidence = {(one.uid, one.terminations): cause} if cause is not None else {}
+    found = judge(candidate(NEW, since=seconds_ago(1000)), [one], evidence, None, ROLLOUT, NOW)
+    seen = [end.before_ready for end in found.candidate.terminations]
+    assert (found.verdict, seen.count(True), seen.count(False)) == (verdict, early, late)

@@ -104,7 +104,7 @@ class EvidenceKeeper:
             message=ended.message if ended else "",
             waiting_reason=pod.waiting_reason,
             events=self._events(namespace, pod),
-            ready_before=pod.was_ready,
+            ready_before=pod.was_ready and (pod.is_ready or not pod.ended_unready),
             deletion_requested=pod.deleting,
             predecessor_on_gpu=_predecessor(pod, pods),
         )

@@ -173,6 +173,14 @@ class PodState:
         return (self.unready_since - self.started_at).total_seconds() > 2
 
     @property
+    def ended_unready(self) -> bool:
+        """A whole run began and ended since it was last ready, as far as the pod shows it."""
+        last = self.last_termination
+        if last is None or last.started_at is None or self.unready_since is None:
+            return True
+        return last.started_at >= self.unready_since
+
+    @property
     def first_run_since(self) -> datetime | None:
         """When the engine's container first ran, as far as the pod still shows it."""
         if self.terminations == 0:

@@ -255,7 +255,7 @@ def _failure(now: Situation, pod: PodState) -> str | None:
     since = pod.unready_since or pod.started_at
     if waits is not None and since is not None and now.now - since >= deadline:
         return f"pod {pod.name} waits: {pod.waiting_reason} {pod.waiting_message}".strip()
-    if pod.terminations >= CRASHES_OF_LAST_GOOD and _ran_in_vain(pod):
+    if pod.terminations >= CRASHES_OF_LAST_GOOD and pod.ended_unready:
         cause = now.inputs.evidence.get((pod.uid, pod.terminations))
         if cause is None or not cause.message:
             return f"pod {pod.name} ended {pod.terminations} times"
@@ -266,11 +266,3 @@ def _failure(now: Situation, pod: PodState) -> str | None:
     if unready is not None and now.now - unready >= deadline:
         return f"pod {pod.name} has run for {deadline.total_seconds():.0f} s without being ready"
     return None
-
-
-def _ran_in_vain(pod: PodState) -> bool:
-    """Tell whether a whole run began and ended since it was last ready."""
-    last = pod.last_termination
-    if last is None or last.started_at is None or pod.unready_since is None:
-        return True
-    return last.started_at >= pod.unready_since

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from parkade.rollout.causes import Blame, RootCause
+from parkade.rollout.causes import Blame, RootCause, Stage
 from parkade.rollout.observed import Evidence, PodState
 from parkade.rollout.record import MAX_TERMINATIONS, Candidate, SeenTermination
 
@@ -30,7 +30,7 @@ def witnessed(candidate: Candidate, pods: Iterable[PodState], evidence: Evidence
     for pod in own:
         after = before.get(pod.uid, 0)
         if pod.uid in ready or pod.was_ready:
-            seen = seen if pod.uid in ready else _with_start(seen, pod)
+            seen = seen if pod.uid in ready else _with_start(seen, pod, evidence, after)
             seen = _with_late(seen, pod, evidence, after)
             ready.add(pod.uid)
         elif pod.terminations > after:
@@ -81,17 +81,47 @@ def _with_early(
     return (*seen, *missed, fresh)
 
 
-def _with_start(seen: tuple[SeenTermination, ...], pod: PodState) -> tuple[SeenTermination, ...]:
-    """Let the newest end before the first Ready stand for all of them, now that it was ready.
+def _with_start(
+    seen: tuple[SeenTermination, ...], pod: PodState, evidence: Evidence, after: int
+) -> tuple[SeenTermination, ...]:
+    """Settle which ends came before the first Ready, in the pass that first sees it ready.
 
-    A loop is remembered by two of its ends. Without the number that it came to, the rest would
-    be counted as ends after the first Ready.
+    A loop is remembered by two of its ends, and while no operator ran by none of them. One end
+    stands for the rest, which would else be counted as ends after the first Ready.
     """
     own = [one for one in seen if one.pod_uid == pod.uid]
     until = pod.terminations - (1 if _ended_while_ready(pod) else 0)
-    if not own or own[-1].number >= until:
+    cause = evidence.get((pod.uid, until))
+    if not own:
+        cause = cause or evidence.get((pod.uid, pod.terminations))
+        if until <= after or not _is_early(cause, until - after):
+            return seen
+        return (*seen, seen_end(pod.uid, until, {}, before_ready=True, otherwise=cause))
+    if _is_late(cause):
+        until, cause = until - 1, None
+    if until <= own[-1].number:
         return seen
+    if cause is not None and cause.cause_class is not own[-1].cause_class:
+        return (*seen, seen_end(pod.uid, until, evidence, before_ready=True))
     return tuple(replace(one, number=until) if one is own[-1] else one for one in seen)
+
+
+def _is_early(cause: RootCause | None, ends: int) -> bool:
+    """Tell whether ends that nobody saw are taken for ends before the first Ready.
+
+    Where nothing tells, they are what blames less: early where the cause is elsewhere or one end
+    is unknown; late where more are, since twice unknown decides before the first Ready.
+    """
+    if cause is None or cause.blame is Blame.UNKNOWN:
+        return ends < UNKNOWN_TERMINATIONS
+    return not _is_late(cause)
+
+
+def _is_late(cause: RootCause | None) -> bool:
+    """Tell whether the cause itself says that the engine had started."""
+    if cause is None or cause.blame is not Blame.SETTINGS:
+        return False
+    return cause.stage in {None, Stage.RUNTIME}
 
 
 def _ended_while_ready(pod: PodState) -> bool:

@@ -41,6 +41,23 @@ def _until_tuning(now: History) -> None:
         now.live(1, 30)
 
 
+def _loop_that_nobody_sees(now: History) -> None:
+    """A candidate's pods end before they are ready, and then come up, while no operator runs."""
+    _until_tuning(now)
+    candidate = now.operator.plans[-1].record.candidate
+    if candidate is None:
+        return
+    fault, ends = now.rng.choice(["sick", "unknown"]), now.rng.randint(1, 4)
+    setattr(now.truth, fault, True)
+    for _ in range(60):
+        own = [one for one in now.world.live if one.owner.revision == candidate.revision.hash]
+        if any(one.restarts >= ends for one in own):
+            break
+        now.world.run(10)
+    setattr(now.truth, fault, False)
+    now.world.run(now.rng.choice([15, 40, 300]), 5)
+
+
 def _no_room_and_no_disruption(now: History) -> None:
     """No GPU is free beside the pods that run, and then a budget protects these."""
     now.world.taken = max(0, now.world.gpus - sum(1 for pod in now.world.live if pod.node))
@@ -260,6 +277,7 @@ MEANWHILE: tuple[Event, ...] = (
     _lose_status,
     _delete_deployment,
     _operator_is_away,
+    _loop_that_nobody_sees,
 )
 """What is worth trying against a candidate."""
 
@@ -277,6 +295,7 @@ EVENTS: list[tuple[str, Event]] = [
         _in_flight,
         _in_flight,
         _in_flight,
+        _loop_that_nobody_sees,
         _no_room_and_no_disruption,
         _other_wish,
         _other_wish,
