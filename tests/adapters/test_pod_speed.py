@@ -68,6 +68,7 @@ def test_what_else_a_pod_says_of_itself():
         accepted_tokens=[of_pod(240, "new")],
         prefill_seconds=[of_pod(10, "new")],
         decode_seconds=[of_pod(30, "new")],
+        preemptions=[of_pod(60, "new")],
         first_token_buckets=buckets({"0.5": 0, "1.0": 300, "+Inf": 300}, pod="new"),
         first_token_sum=[of_pod(240, "new")],
         first_token_count=[of_pod(300, "new")],
@@ -78,6 +79,9 @@ def test_what_else_a_pod_says_of_itself():
     assert (point.prefill_share, point.decoding) == (0.25, 7.5)
     assert point.first_token_seconds == pytest.approx(0.8, rel=0.05)
     assert point.cap_binding is False
+    assert point.preemptions_per_request == 0.2
+    # 48 of 200 scrapes' pool for 10 running each: 0.024 for one.
+    assert point.kv_share == pytest.approx(0.24)
 
 
 @pytest.mark.parametrize(

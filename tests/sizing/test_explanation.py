@@ -81,6 +81,19 @@ SIZINGS = [
     ),
     pytest.param(
         lambda: cases.sized(
+            cases.endpoint(objectives={"maxTimeToFirstTokenSeconds": 10}),
+            work=cases.workload(in_flight=cases.in_flight(scrapes=400), queued_percent=50.0),
+            ledger=(
+                cases.point(
+                    32, 100, source=PointSource.LEDGER, kv_share=0.95, preemptions_per_request=0.3
+                ),
+            ),
+            in_force=Settings(8, fraction("0.95")),
+        ),
+        id="preemptions that are remembered",
+    ),
+    pytest.param(
+        lambda: cases.sized(
             work=cases.workload(in_flight=cases.in_flight(scrapes=12)), arch="dense"
         ),
         id="too few scrapes to use the measured footprint",
@@ -174,13 +187,17 @@ def test_sentences_are_plain_lines_without_impossible_numbers(make):
         assert len(sentence) <= 1024
 
 
+def made(name):
+    return next(one.values[0]() for one in SIZINGS if one.id == name)
+
+
 def said(sizing, name):
     return [one for one in sizing.explanation if one.startswith(name)]
 
 
 def test_assumed_lengths_have_no_bracket_and_no_standard_error():
     """One assumed request says nothing of how requests differ."""
-    sizing = SIZINGS[-1].values[0]()
+    sizing = made("assumed lengths")
     assert not said(sizing, "Bracket")
     assert not said(sizing, "Standard error")
     assert "computed from workload.assumed." in sizing.bounds["kvCache"].why
@@ -200,7 +217,7 @@ def test_a_benchmark_says_that_its_concurrency_is_a_clients():
 
 
 def test_replicas_are_derived():
-    sizing = SIZINGS[5].values[0]()
+    sizing = made("no number keeps up with the peak")
     found = re.search(r"([\d.]+) / ([\d.]+) s = ([\d.]+) requests/s", said(sizing, "Replicas")[0])
     running, stay, rate = (float(one) for one in found.groups())
     assert running / stay == pytest.approx(rate, rel=1e-3)

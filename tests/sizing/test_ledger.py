@@ -75,6 +75,8 @@ def test_a_point_survives_the_record(concurrency, speeds, binding, share):
         read_histogram({"0.01": 3, "0.025": 5}, 5, 0.1),
         cap_binding=binding,
         prefill_share=share or None,
+        kv_share=share or None,
+        preemptions_per_request=share or None,
         pod="a",
         fingerprint="f",
         measured_at="2026-01-02T03:04:05Z",

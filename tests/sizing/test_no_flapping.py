@@ -6,7 +6,7 @@ kept as the controller keeps it.
 """
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
@@ -157,26 +157,25 @@ def test_the_right_rung_is_reached_in_few_changes_and_kept(wanted, changes, nois
     assert abs(RUNGS.index(reached) - RUNGS.index(right)) <= (1 if noise else 0)
 
 
-def real_point(seqs: int, at: int) -> SpeedPoint:
-    """What the simulated engine with measured step times gives while all its slots are busy."""
-    drafter = '{"method": "mtp", "num_speculative_tokens": 8}'
+DRAFTER = '{"method": "mtp", "num_speculative_tokens": 8}'
+
+
+def real_run(seqs: int, next_request, clients: int, seconds: float) -> simulate.Result:
+    """The simulated engine with measured step times, while all its slots are busy."""
     engine = simulate.Settings(
         "nvidia/Qwen3.6-27B-NVFP4",
         (
             "--max-model-len", "1048576", "--max-num-seqs", str(seqs), "--kv-cache-dtype", "fp8",
-            "--gpu-memory-utilization", "0.952", "--speculative-config", drafter,
+            "--gpu-memory-utilization", "0.952", "--speculative-config", DRAFTER,
         ),
         {"VLLM_ALLOW_LONG_MAX_MODEL_LEN": "1"},
     )  # fmt: skip
-    run = simulate.simulate_closed(
-        engine,
-        300,
-        lambda _: simulate.Arrival(0.0, 8700, 400, cached_tokens=8699),
-        60.0,
-    )
-    times = [
-        (one.finished_at - one.first_token_at) / (one.output_tokens - 1) for one in run.finished
-    ]
+    return simulate.simulate_closed(engine, clients, next_request, seconds)
+
+
+def real_point(run: simulate.Result, at: int, **fields) -> SpeedPoint:
+    """What the ledger keeps of it."""
+    times = token_times(run)
     found = histogram(times)
     return SpeedPoint(
         sum(one.running for one in run.samples) / len(run.samples),
@@ -187,13 +186,23 @@ def real_point(seqs: int, at: int) -> SpeedPoint:
         pod=f"pod-{at}",
         fingerprint="f",
         measured_at=stamp(START + at * WINDOW),
+        **fields,
     )
+
+
+def token_times(run: simulate.Result) -> list[float]:
+    return [
+        (one.finished_at - one.first_token_at) / (one.output_tokens - 1) for one in run.finished
+    ]
 
 
 def test_the_step_times_of_a_real_card_lead_to_a_rung_that_holds():
     endpoint, ledger, seqs, seen = Endpoint(100, 0.0, 0), (), 256, []
     for at in range(1, 7):
-        new = real_point(seqs, at)
+        run = real_run(
+            seqs, lambda _: simulate.Arrival(0.0, 8700, 400, cached_tokens=8699), 300, 60.0
+        )
+        new = real_point(run, at)
         now = START + at * WINDOW
         ledger = merge_points(ledger, (new,), now, WINDOW.total_seconds())
         seen.append(seqs)
@@ -201,3 +210,47 @@ def test_the_step_times_of_a_real_card_lead_to_a_rung_that_holds():
     assert seen[3:] == [seqs] * 3, seen
     # A miss by less than minGainPercent moves nothing.
     assert 90 <= new.speed < 130
+
+
+def long_answers(seed: int):
+    """Requests whose answers fill the pool long after they were let in, as reasoning does."""
+    lengths = random.Random(seed)
+    return lambda _: simulate.Arrival(
+        0.0, 1000, min(int(lengths.lognormvariate(11.3, 0.5)), 900_000)
+    )
+
+
+def test_where_requests_push_one_another_out_fewer_run_and_that_holds():
+    spec = cases.endpoint(
+        tuning={"initial": None, "minGainPercent": 10},
+        objectives={"minOutputTokensPerSecond": None, "maxTimeToFirstTokenSeconds": 10},
+    )
+    ledger, seqs, seen, preempted = (), 40, [], []
+    for at in range(1, 7):
+        run = real_run(seqs, long_answers(7), 200, 8 * 3600.0)
+        busy = run.samples[len(run.samples) // 10 :]  # all slots are taken from here on
+        running = sum(one.running for one in busy) / len(busy)
+        usage = sum(one.kv_cache_usage for one in busy) / len(busy)
+        preemptions = run.scheduler.metrics.num_preemptions
+        preempted.append(preemptions / len(run.finished))
+        new = real_point(run, at, kv_share=usage, preemptions_per_request=preempted[-1])
+        now = START + at * WINDOW
+        ledger = merge_points(ledger, (new,), now, WINDOW.total_seconds())
+        work = cases.workload(
+            tuple(one.prompt_tokens for one in run.finished),
+            tuple(one.output_tokens for one in run.finished),
+            queued_percent=90.0,
+            in_flight=cases.in_flight(
+                running, usage, 4_540_000.0, preemptions=float(preemptions), scrapes=len(busy)
+            ),
+            time_to_first_token=read_histogram({"10": 1, "2560": 300}, 300, 300_000.0),
+        )
+        seen.append(seqs)
+        in_force = Settings(seqs, FRACTION)
+        seqs = cases.sized(spec, work=work, ledger=ledger, in_force=in_force).settings.max_num_seqs
+    assert seen == [40, *[32] * 5]
+    assert preempted[0] > 0.1 > max(preempted[1:])
+    # Shorter answers make room for more again.
+    shorter = replace(work, in_flight=replace(work.in_flight, kv_usage=usage / 2))
+    more = cases.sized(spec, work=shorter, ledger=ledger, in_force=in_force)
+    assert more.settings.max_num_seqs > 40

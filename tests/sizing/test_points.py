@@ -155,6 +155,23 @@ def test_what_only_ages_out_is_not_worth_a_write():
     assert not matters(kept, gone, later)
 
 
+@pytest.mark.parametrize(
+    ("first", "then", "kept"),
+    [
+        pytest.param((0.3, 0.95), (0.0, 0.6), (0.3, 0.95), id="calm again: it stays known"),
+        pytest.param((0.0, 0.6), (0.3, 0.95), (0.3, 0.95), id="they begin"),
+        pytest.param((None, None), (0.0, 0.6), (0.0, 0.6), id="not known before"),
+    ],
+)
+def test_the_window_with_the_most_preemptions_is_remembered(first, then, kept):
+    one, other = (
+        window(hours, preemptions_per_request=each, kv_share=share)
+        for hours, (each, share) in ((3, first), (1, then))
+    )
+    (found,) = after(one, other)
+    assert (found.preemptions_per_request, found.kv_share) == kept
+
+
 def test_pods_of_one_rung_are_pooled():
     both = pooled([window(2, 90, 15.0), window(1, 110, 17.0, pod="b")])
     assert (both.concurrency, both.speed) == (16.0, 100.0)

@@ -1,6 +1,5 @@
 """The decision as a whole: outcomes for good, bad and missing evidence, and its invariants."""
 
-from dataclasses import replace
 from decimal import Decimal
 
 import pytest
@@ -271,21 +270,6 @@ class TestObjectives:
         assert sizing.objectives.reason is Reason.NEEDS_REPLICAS
         assert sizing.bounds[BoundKind.SPEED].value < sizing.settings.max_num_seqs
         assert any(one.startswith("Both objectives") for one in sizing.explanation)
-
-    def test_many_preemptions_and_a_missed_objective_go_one_rung_down(self):
-        flight = cases.in_flight(running=20.0, kv_usage=0.1, preemptions=300.0, scrapes=400)
-        work = cases.workload(in_flight=flight, time_per_output_token=token_times(100))
-        spec = cases.endpoint(objectives={"minOutputTokensPerSecond": 40, "attainmentPercent": 100})
-        calm = replace(work, in_flight=replace(flight, preemptions=0.0))
-        assert cases.sized(spec, work=calm, in_force=running(20)).settings.max_num_seqs >= 20
-        missed = replace(
-            work, time_to_first_token=read_histogram({"10": 1, "20": 600}, 600, 9000.0)
-        )
-        objectives = {"minOutputTokensPerSecond": None, "maxTimeToFirstTokenSeconds": 10}
-        spec = cases.endpoint(objectives=objectives)
-        sizing = cases.sized(spec, work=missed, in_force=running(20))
-        assert sizing.settings.max_num_seqs < 20
-        assert any("Preemptions" in one for one in sizing.explanation)
 
 
 class TestMemory:

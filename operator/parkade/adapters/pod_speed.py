@@ -84,6 +84,8 @@ def _point(pod: PodTraffic, ran: Ran, scope: Scope) -> SpeedPoint | None:
         context_tokens=_context_tokens(pod),
         prefill_share=prefill,
         decoding=None if prefill is None else running * (1.0 - prefill),
+        kv_share=_kv_share(pod, running),
+        preemptions_per_request=_ratio(pod.numbers.get("preemptions"), times.total),
         fingerprint=ran.fingerprint,
     )
 
@@ -113,6 +115,12 @@ def _context_tokens(pod: PodTraffic) -> float | None:
     if pool is None or used is None:
         return None
     return _ratio(used * pool, pod.numbers.get("running_sum", 0.0))
+
+
+def _kv_share(pod: PodTraffic, running: float) -> float | None:
+    """Return the share of the KV cache that so many requests of this pod hold."""
+    each = _ratio(pod.numbers.get("usage_sum"), pod.numbers.get("running_sum", 0.0))
+    return None if each is None else min(1.0, each * running)
 
 
 def _prefill_share(pod: PodTraffic) -> float | None:

@@ -26,9 +26,6 @@ from parkade.sizing.workload import InFlight, Workload
 
 _WINDOWS = frozenset({Kind.SLIDING_WINDOW, Kind.SLIDING_WINDOW_MLA})
 
-MANY_PREEMPTIONS = 0.1
-"""Preemptions for each finished request from which on they count as many."""
-
 
 @dataclass(frozen=True, slots=True)
 class KVBound:

@@ -60,6 +60,10 @@ class SpeedPoint:
     """Accepted of drafted tokens, 0 to 1."""
     output_tokens_per_second: float | None = None
     """Of the whole pod."""
+    kv_share: float | None = None
+    """Share of the KV cache that so many requests hold, 0 to 1."""
+    preemptions_per_request: float | None = None
+    """Preemptions for each finished request, in the window where they were most."""
     pod: str = ""
     fingerprint: str = ""
     measured_at: str = ""
@@ -143,6 +147,8 @@ _OPTIONAL = {
     "prefillShare": "prefill_share",
     "acceptance": "acceptance",
     "outputTokensPerSecond": "output_tokens_per_second",
+    "kvShare": "kv_share",
+    "preemptionsPerRequest": "preemptions_per_request",
     "pod": "pod",
     "fingerprint": "fingerprint",
     "measuredAt": "measured_at",

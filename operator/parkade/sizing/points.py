@@ -178,8 +178,11 @@ def _with(
 ) -> SpeedPoint:
     own = new.time_per_output_token
     count = len(values)
+    worst = max(new, old, key=lambda one: one.preemptions_per_request or 0.0)
     return replace(
         new,
+        kv_share=worst.kv_share,
+        preemptions_per_request=worst.preemptions_per_request,
         concurrency=(count * old.concurrency + new.concurrency) / (count + 1),
         output_tokens_per_second_per_request=(*values, *new.output_tokens_per_second_per_request),
         time_to_first_token_seconds=(*first, *new.time_to_first_token_seconds),

@@ -27,8 +27,7 @@ from parkade.sizing.explanation import Said, explanation
 from parkade.sizing.first_token import replicas_needed
 from parkade.sizing.fraction import settle
 from parkade.sizing.inputs import Device, MeasuredMemory, SizingInputs
-from parkade.sizing.kv_bound import MANY_PREEMPTIONS
-from parkade.sizing.ladder import TOP, snap
+from parkade.sizing.ladder import TOP
 from parkade.sizing.objectives import judge_objectives
 from parkade.sizing.pool import (
     NO_CURE,
@@ -38,6 +37,7 @@ from parkade.sizing.pool import (
     setup,
     spare_bytes,
 )
+from parkade.sizing.preemption import relieved
 from parkade.sizing.result import (
     LIMITS,
     Bound,
@@ -174,7 +174,9 @@ def _settled_fraction(at: Setup, wanted: Decimal, seqs: int) -> Decimal:
 def _choose(case: Case) -> tuple[Target, Choice]:
     if case.traffic.workload is None:
         return _without_traffic(case)
-    wanted = _between(case, _relieved(case, target(case.bounds.by_kind, case.floor)))
+    missed = case.in_force is not None and _objectives(case, case.in_force).met is False
+    smallest = target(case.bounds.by_kind, case.floor)
+    wanted = _between(case, relieved(case, smallest, missed=missed))
     return wanted, choose(
         wanted, case.in_force, case.bounds.by_kind, case.floor, _evidence(case, wanted)
     )
@@ -192,33 +194,6 @@ def _evidence(case: Case, wanted: Target) -> Evidence:
         standard_error_percent=error,
         saturated=saturation(case.traffic.workload),
         overhead=overhead(case.speeds.points),
-    )
-
-
-def _relieved(case: Case, wanted: Target) -> Target:
-    """Go one rung below what is in force where many preemptions make an objective missed."""
-    workload, in_force = case.traffic.workload, case.in_force
-    if workload is None or workload.in_flight is None or in_force is None:
-        return wanted
-    preempted = workload.in_flight.preemptions / max(1.0, workload.requests)
-    verdict = _objectives(case, in_force)
-    if preempted < MANY_PREEMPTIONS or verdict.met is not False or wanted.rung < in_force:
-        return wanted
-    rung = max(case.floor, snap(in_force - 1, in_force - 1))
-    if rung >= in_force:
-        return wanted
-    sentence = (
-        f"Preemptions: {number(workload.in_flight.preemptions, 1)} preemptions / "
-        f"{number(workload.requests, 1)} requests = {number(preempted)} for each, and an objective "
-        f"is missed, so the rung below {in_force} is tried."
-    )
-    return replace(
-        wanted,
-        unsnapped=min(wanted.unsnapped, float(rung)),
-        kind=BoundKind.KV_CACHE,
-        rung=rung,
-        sentences=(*wanted.sentences, sentence),
-        urgent=True,
     )
 
 
