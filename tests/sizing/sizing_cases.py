@@ -7,6 +7,7 @@ from pathlib import Path
 
 import yaml
 
+from parkade.api.conditions import Reason
 from parkade.api.endpoint import Endpoint, parse_endpoint
 from parkade.api.quantity import GIB
 from parkade.sizing.architecture import ModelArchitecture, parse_architecture
@@ -15,10 +16,12 @@ from parkade.sizing.histograms import Histogram, read_histogram
 from parkade.sizing.inputs import Device, MeasuredMemory, SizingInputs
 from parkade.sizing.ledger import PointSource, SpeedPoint
 from parkade.sizing.recommend import Sizing, recommend
-from parkade.sizing.workload import InFlight, Workload
+from parkade.sizing.workload import CannotTell, InFlight, Workload
 
 ROOT = Path(__file__).parents[2]
 ACCEPTANCE = ROOT / "examples" / "acceptance"
+
+NOTHING = CannotTell(Reason.NO_TRAFFIC, "No request finished in the window.")
 
 LADDER = ((8, 263.0, 0.8), (32, 120.0, 5.1), (128, 42.0, 20.0), (256, 30.0, 30.1))
 """Client concurrency, tok/s per request, seconds to the first token: medians of five runs."""

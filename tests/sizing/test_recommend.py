@@ -20,15 +20,14 @@ from parkade.api.status import (
     Workload,
     WorkloadBasis,
 )
+from parkade.sizing.decision import BASELINE_MAX_NUM_SEQS
 from parkade.sizing.histograms import read_histogram
 from parkade.sizing.inputs import SizingInputs
 from parkade.sizing.ladder import RUNGS
 from parkade.sizing.ledger import PointSource
-from parkade.sizing.recommend import BASELINE_MAX_NUM_SEQS, NotSizable, Sizing, recommend
+from parkade.sizing.recommend import NotSizable, Sizing, recommend
 from parkade.sizing.result import BoundKind
-from parkade.sizing.workload import CannotTell
 
-NOTHING = CannotTell(Reason.NO_TRAFFIC, "No request finished in the window.")
 SHORT = {"prompts": (500,) * 600, "outputs": (100,) * 600}
 
 
@@ -64,16 +63,16 @@ class TestWithoutTraffic:
     )
     def test_settings(self, spec, in_force, seqs, words):
         spec = cases.endpoint(tuning={"initial": None, **spec})
-        sizing = cases.sized(spec, work=NOTHING, in_force=in_force)
+        sizing = cases.sized(spec, work=cases.NOTHING, in_force=in_force)
         assert sizing.settings.max_num_seqs == seqs
         assert sizing.held is Reason.INSUFFICIENT_EVIDENCE
         assert words in sizing.held_message
-        assert sizing.observed is NOTHING
+        assert sizing.observed is cases.NOTHING
         assert sizing.limited_by is None
 
     def test_the_initial_fraction_holds_while_there_is_no_evidence(self):
         initial = {"maxNumSeqs": 48, "gpuMemoryUtilization": "0.85"}
-        sizing = cases.sized(cases.endpoint(tuning={"initial": initial}), work=NOTHING)
+        sizing = cases.sized(cases.endpoint(tuning={"initial": initial}), work=cases.NOTHING)
         assert sizing.settings.gpu_memory_utilization == Decimal("0.85")
 
     def test_assumed_lengths_size_a_new_endpoint(self):
@@ -81,13 +80,13 @@ class TestWithoutTraffic:
             tuning={"initial": None},
             workload={"assumed": {"promptTokens": 100_000, "outputTokens": 500}},
         )
-        sizing = cases.sized(spec, work=NOTHING)
+        sizing = cases.sized(spec, work=cases.NOTHING)
         assert sizing.limited_by is LimitedBy.KV_CACHE
         assert sizing.workload.basis is WorkloadBasis.ASSUMED
-        assert sizing.observed is NOTHING
+        assert sizing.observed is cases.NOTHING
 
     def test_a_fraction_in_force_that_leaves_too_little_is_lowered_all_the_same(self):
-        sizing = cases.sized(work=NOTHING, in_force=running(32, "0.9800"))
+        sizing = cases.sized(work=cases.NOTHING, in_force=running(32, "0.9800"))
         assert sizing.settings.gpu_memory_utilization == Decimal("0.9521")
 
 

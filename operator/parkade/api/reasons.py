@@ -144,7 +144,7 @@ class Reason(StrEnum):
     UNSATURATED = "Unsaturated"
     """Requests hardly queue, so a higher limit would bring nothing. A normal answer."""
     WITHIN_HYSTERESIS = "WithinHysteresis"
-    """A change would gain less than minGainPercent or its own uncertainty."""
+    """A change would gain less than minGainPercent or its own uncertainty, or go back too soon."""
     RECOMMEND_ONLY = "RecommendOnly"
     """The mode is RecommendOnly: the recommendation stands in status and is not rolled out."""
     CANDIDATE_IN_PROGRESS = "CandidateInProgress"

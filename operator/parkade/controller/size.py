@@ -15,6 +15,7 @@ from typing import Any
 from parkade.adapters.traffic import Traffic
 from parkade.api.conditions import ConditionStatus, Reason
 from parkade.api.settings import Settings
+from parkade.api.status import read_status
 from parkade.controller import ledger
 from parkade.controller.learn import from_learned
 from parkade.controller.models import Answer, ModelFacts
@@ -194,12 +195,25 @@ def _inputs(
         measured=measured,
         ledger=tuple(one for one in points if one.fingerprint == current),
         in_force=in_force(seen),
+        previous_max_num_seqs=record.previous_max_num_seqs,
+        recommended_max_num_seqs=recommended(seen, current, tuning),
         engine=seen.running.engine if seen.running is not None else None,
         effective_headroom_bytes=record.effective_headroom(
             current, tuning, spec.tuning.headroom_bytes
         ),
         max_num_seqs_cap=max(1, min(caps)) if caps else None,
     )
+
+
+def recommended(seen: Observation, current: str, tuning: str) -> int | None:
+    """Return what was recommended last: of advice, which leaves no record, the status tells."""
+    if seen.endpoint.spec.engine is not None:
+        return seen.record.recommended_max_num_seqs(current, tuning)
+    status = read_status(seen.endpoint.status)
+    advice = status.recommendation
+    if advice is None or status.observed_generation != seen.endpoint.generation:
+        return None
+    return advice.max_num_seqs
 
 
 def _device(

@@ -37,6 +37,7 @@ from parkade.rollout.quiet import (
     turn_one_knob,
     zero_replicas,
 )
+from parkade.rollout.record import Recommended
 from parkade.rollout.serving import lessons_of_serving
 from parkade.rollout.situation import Situation, situation
 from parkade.rollout.starting import nothing_runs_yet, spec_stays_rejected, user_changed_the_spec
@@ -94,7 +95,8 @@ def plan(inputs: PlanInputs) -> Plan:
     Order of use: write `plan.record` where it differs from the one that is stored (unless
     `plan.hands_off`), apply `plan.target` (None: write no child), then write the status.
     """
-    return _with_news(inputs, _decided(situation(inputs)))
+    now = situation(inputs)
+    return _with_news(inputs, _with_recommendation(now, _decided(now)))
 
 
 def _decided(now: Situation) -> Plan:
@@ -107,6 +109,18 @@ def _decided(now: Situation) -> Plan:
         if found is not None:
             return _consistent(now, found)
     return _consistent(now, now.plan(Action.HOLD, Reason.APPLIED, "Nothing to do."))
+
+
+def _with_recommendation(now: Situation, found: Plan) -> Plan:
+    """Note what is recommended beside what is in force, so that noise does not take it back."""
+    good, wanted = found.record.last_good, now.desired.settings
+    if found.hands_off or good is None or wanted is None:
+        return found
+    if now.user_change(good) is not None:
+        return found  # it is for another fingerprint
+    runs = wanted.max_num_seqs == good.settings.max_num_seqs
+    noted = None if runs else Recommended(wanted.max_num_seqs, good.fingerprint, now.tuning)
+    return replace(found, record=replace(found.record, recommended=noted))
 
 
 def _with_news(inputs: PlanInputs, found: Plan) -> Plan:

@@ -149,6 +149,16 @@ class Retry:
 
 
 @dataclass(frozen=True, slots=True)
+class Recommended:
+    """What sizing recommended last, while it is not in force."""
+
+    max_num_seqs: int
+    fingerprint: str
+    tuning: str
+    """Hash of the tuning inputs; under others sizing starts clean."""
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
     """Everything that outlives a pass. Bound to the resource's uid; histories newest first."""
 
@@ -169,6 +179,8 @@ class Record:
     retry: Retry | None = None
     initial: Settings | None = None
     """tuning.initial as last acted on: in RecommendOnly a new one is the user's wish."""
+    recommended: Recommended | None = None
+    """Protected from noise as what is in force is; None: what is in force is recommended."""
     ledger: tuple[Mapping[str, Any], ...] = ()
     """Measured points, sizing's own JSON."""
     learned: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -185,6 +197,27 @@ class Record:
     def _revisions(self) -> tuple[Revision, ...]:
         candidate = self.candidate.revision if self.candidate is not None else None
         return tuple(one for one in (candidate, self.last_good) if one is not None)
+
+    @property
+    def previous_max_num_seqs(self) -> int | None:
+        """The max_num_seqs that was left for the last good one, under the same fingerprint."""
+        good = self.last_good
+        if good is None:
+            return None
+        others = (
+            one.settings.max_num_seqs
+            for one in self.history
+            if (one.verdict, one.fingerprint) == (Verdict.SUCCESSFUL, good.fingerprint)
+            and one.settings.max_num_seqs != good.settings.max_num_seqs
+        )
+        return next(others, None)
+
+    def recommended_max_num_seqs(self, fingerprint: str, tuning: str) -> int | None:
+        """Return what was recommended last under these inputs; None: nothing but what runs."""
+        last = self.recommended
+        if last is None or (last.fingerprint, last.tuning) != (fingerprint, tuning):
+            return None
+        return last.max_num_seqs
 
     def is_quarantined(self, key: str) -> bool:
         """Tell whether these settings failed before under this fingerprint."""

@@ -79,6 +79,19 @@ class Evidence:
     saturated: TriState
     overhead: str | None
     """The alarm's sentence, where time per token stands still."""
+    previous: int | None = None
+    """The rung that was left for the one in force."""
+    word: str = "in force"
+    """What sentences call the rung that may move."""
+
+    def goes_back(self, wanted: Target) -> bool:
+        """Tell whether a soft bound wants the rung that was left.
+
+        The nearer rung changes in the middle between the two, so noise there would swing N to and
+        fro: the rung that was left is gone back to only when the bound reaches it.
+        """
+        soft = wanted.kind is BoundKind.KV_CACHE and not wanted.urgent
+        return soft and wanted.rung == self.previous
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +116,8 @@ def choose(
     hard = min(bounds[kind].value or 1.0 for kind in HARD if kind in bounds)
     if in_force > hard or in_force < floor:
         message = (
-            f"{in_force} in force is outside what the engine and the user allow: {wanted.rung}."
+            f"{in_force} {evidence.word} is outside what the engine and the user allow: "
+            f"{wanted.rung}."
         )
         return Choice(wanted.rung, None, message)
     return _within(wanted, in_force, evidence)
@@ -112,31 +126,47 @@ def choose(
 def _within(wanted: Target, in_force: int, evidence: Evidence) -> Choice:
     margin = max(evidence.min_gain_percent, 2 * evidence.standard_error_percent)
     moved = 100 * (wanted.unsnapped / in_force - 1)
-    sentence = (
-        f"Change: 100 × ({number(wanted.unsnapped, 2)} / {in_force} in force - 1) = "
+    if wanted.rung == in_force or (moved > 0) != (wanted.rung > in_force):
+        return Choice(in_force, None, f"{in_force} {evidence.word} is the rung for it.")
+    change = (
+        f"Change: 100 × ({number(wanted.unsnapped, 2)} / {in_force} {evidence.word} - 1) = "
         f"{number(moved, 1)} %"
     )
     largest = (
         f"the larger of {number(evidence.min_gain_percent)} % (minGainPercent) and 2 × "
         f"{number(evidence.standard_error_percent, 2)} % standard error"
     )
-    if wanted.rung == in_force or (moved > 0) != (wanted.rung > in_force):
-        return Choice(in_force, None, f"{in_force} in force is the rung for it.")
     if abs(moved) < margin and not wanted.urgent:
-        return Choice(
-            in_force,
-            Reason.WITHIN_HYSTERESIS,
-            f"{sentence}, less than {largest}: {in_force} stays.",
+        message = f"{change}, less than {largest}: {in_force} stays."
+        return Choice(in_force, Reason.WITHIN_HYSTERESIS, message)
+    held = _held(wanted, in_force, evidence, change)
+    return held or Choice(wanted.rung, None, f"{change}, beyond {largest}: {wanted.rung}.")
+
+
+def _held(wanted: Target, in_force: int, evidence: Evidence, change: str) -> Choice | None:
+    """Return what keeps a change that is large enough; None: nothing does."""
+    if evidence.goes_back(wanted) and not _reached(wanted, in_force):
+        message = (
+            f"{change}, but {wanted.rung} was left for {in_force}, and is gone back to when the "
+            f"bound reaches it: {in_force} stays."
         )
+        return Choice(in_force, Reason.WITHIN_HYSTERESIS, message)
     if wanted.rung < in_force:
-        return Choice(wanted.rung, None, f"{sentence}, beyond {largest}: {wanted.rung}.")
+        return None
     if evidence.overhead is not None:
-        return Choice(in_force, Reason.OVERHEAD_BOUND, f"{evidence.overhead} So {in_force} stays.")
+        message = f"{evidence.overhead} So {in_force} stays."
+        return Choice(in_force, Reason.OVERHEAD_BOUND, message)
     if evidence.saturated is TriState.FALSE:
-        return Choice(
-            in_force,
-            Reason.UNSATURATED,
-            f"{sentence}, but at most 1 % of requests queue for more than 0.3 s, so more than "
-            f"{in_force} would bring nothing.",
+        message = (
+            f"{change}, but at most 1 % of requests queue for more than 0.3 s, so more than "
+            f"{in_force} would bring nothing."
         )
-    return Choice(wanted.rung, None, f"{sentence}, beyond {largest}: {wanted.rung}.")
+        return Choice(in_force, Reason.UNSATURATED, message)
+    return None
+
+
+def _reached(wanted: Target, in_force: int) -> bool:
+    """Tell whether the bound has come as far as the rung, or passed it."""
+    if wanted.rung > in_force:
+        return wanted.unsnapped >= wanted.rung
+    return wanted.unsnapped <= wanted.rung

@@ -77,6 +77,10 @@ class SizingInputs:
     """Points of this fingerprint alone."""
     in_force: Settings | None = None
     """What runs, or what was last good; None for a new endpoint."""
+    previous_max_num_seqs: int | None = None
+    """What tuning left for the one in force; None where it left none."""
+    recommended_max_num_seqs: int | None = None
+    """What was recommended last; None where it is in force, or nothing was."""
     effective_headroom_bytes: int | None = None
     """tuning.headroom plus what failed starts have shown to be missing; None: the former."""
     max_num_seqs_cap: int | None = None

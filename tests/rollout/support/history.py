@@ -101,6 +101,7 @@ class History:
             self.log.append(f"{world.now:%H:%M:%S} a person asks for {key}")
             operator.retry(f"{key} in peace {world.now}")
             self._come_to_rest()
+        self._holds_its_word()
         try:
             endings.check(world, operator, truth, None if self.blind else self.wish)
         except BrokenError as error:
@@ -121,6 +122,23 @@ class History:
             if round_ > 12 and not waits and self._is_quiet(8):
                 return
         raise self._violated("never settles")
+
+    def _holds_its_word(self) -> None:
+        """Noise that is another in each hour makes no condition go to and fro."""
+        told = [self.operator.condition("SettingsApplied")[:2]]
+        for _ in range(10):
+            record = self.look().record
+            if record.withdrawals:
+                return  # tried again, ever more seldom
+            if record.candidate is not None:
+                self._settle()
+            self.world.run(3600, 1200)
+            self.look()
+            condition = self.operator.condition("SettingsApplied")[:2]
+            if condition not in (told[-1], ("False", "CandidateInProgress")):
+                told.append(condition)
+        if len(told) > 2:
+            raise self._violated(f"SettingsApplied goes to and fro: {told}")
 
     def _is_written_to(self) -> bool:
         writes = self.operator.writes
@@ -256,6 +274,9 @@ class History:
             held = good.settings
             if abs(noisy - held.max_num_seqs) <= 0.1 * held.max_num_seqs:
                 seqs = held.max_num_seqs
+            before = record.recommended_max_num_seqs(fingerprint, tuning)
+            if before is not None and abs(noisy - before) <= 0.1 * before:
+                seqs = before
             left = free - float(held.gpu_memory_utilization) * TOTAL
             if headroom - 0.5 * GIB <= left <= headroom + 3 * GIB:
                 utilization = held.gpu_memory_utilization
