@@ -357,6 +357,13 @@ def test_a_loop_of_one_cause_is_remembered_twice_and_not_at_every_round() -> Non
     assert lost.verdict is Verdict.PENDING
 
 
+def test_in_a_loop_of_a_known_cause_a_log_that_is_gone_blames_nobody_after_a_lost_record() -> None:
+    one = candidate(NEW, since=seconds_ago(1000))
+    known = {("uid-new-1", 2): PREDECESSOR}
+    assert judge(one, [crashed(NEW, 3)], known, None, ROLLOUT, NOW).verdict is Verdict.PENDING
+    assert judge(one, [crashed(NEW, 3)], {}, None, ROLLOUT, NOW).verdict is Verdict.FAILED
+
+
 def test_ends_of_an_earlier_try_of_the_same_revision_do_not_count() -> None:
     again = candidate(NEW, since=NOW + timedelta(seconds=5))
     later = NOW + timedelta(seconds=10)
@@ -417,8 +424,8 @@ def test_a_user_waits_for_a_gpu_for_ever_and_tuning_until_the_deadline() -> None
     tuning = candidate(NEW, since=seconds_ago(1000))
     found = judge(tuning, [waiting], {}, None, ROLLOUT, NOW)
     assert (found.verdict, found.reason) == (Verdict.INCONCLUSIVE, Reason.WAITING_FOR_GPU)
-    for patient in (replace(tuning, origin=Origin.USER), replace(tuning, surge=False)):
-        assert judge(patient, [waiting], {}, None, ROLLOUT, NOW).verdict is Verdict.PENDING
+    patient = replace(tuning, origin=Origin.USER)
+    assert judge(patient, [waiting], {}, None, ROLLOUT, NOW).verdict is Verdict.PENDING
 
 
 def test_a_cause_that_the_user_mended_meanwhile_no_longer_counts() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 from parkade.api.conditions import Reason
 from parkade.api.spec import Mode, Strategy
@@ -14,7 +15,14 @@ from parkade.rollout.judge import SURGE_PATIENCE, Judgement
 from parkade.rollout.lessons import Limits, quarantined
 from parkade.rollout.record import Candidate, Phase, Quarantined, RejectedSpec
 from parkade.rollout.revision import inputs_hash
-from parkade.rollout.room import fits_in_its_place, may_not_replace
+from parkade.rollout.room import (
+    fits_in_its_place,
+    has_others,
+    may_not_replace,
+    newest_ready,
+    rest_lacks_room,
+    waits_for,
+)
 from parkade.rollout.situation import (
     Situation,
     described,
@@ -137,7 +145,7 @@ def no_room_beside(now: Situation) -> Plan | None:
     if not others or not fits_in_its_place(now.record.last_good, candidate, judgement.no_room):
         return None
     if candidate.origin is Origin.TUNING:
-        refusal = may_not_replace(now, judgement.no_room)
+        refusal = may_not_replace(now, candidate, judgement.no_room)
         if refusal is not None:
             return _withdraw(now, refusal.reason, refusal.message, back_off=True)
     message = f"{judgement.no_room}: pods are replaced one at a time."
@@ -156,15 +164,29 @@ def candidate_passed(now: Situation) -> Plan | None:
     if deployment.is_settled and alone and judgement.soaked >= max(1, now.spec.replicas):
         return _promote(now, candidate, judgement)
     if candidate.phase is Phase.FULL:
-        return None
+        lacks = None if has_others(now, candidate) else rest_lacks_room(now, candidate)
+        return _promote(now, candidate, judgement, lacks) if lacks is not None else None
     budget = now.blocking_budget()
     if candidate.origin is Origin.TUNING and budget is not None:
-        message = f"PodDisruptionBudget {budget} allows no disruption: the rest has to wait."
-        plan = now.plan(Action.HOLD, Reason.BLOCKED_BY_DISRUPTION_BUDGET, message)
-        return replace(plan, requeue_after_seconds=LOOK_AGAIN_SECONDS)
+        return _blocked(now, candidate, budget)
     message = f"{judgement.message} The rest follows."
     record = replace(now.record, candidate=replace(candidate, phase=Phase.FULL))
     return _in_progress(now.plan(Action.WIDEN, Reason.ROLLOUT_IN_PROGRESS, message, record))
+
+
+def _blocked(now: Situation, candidate: Candidate, budget: str) -> Plan:
+    """Wait for a PodDisruptionBudget, but not for ever: others wait for this turn.
+
+    To take a pod back that came in the place of another would be a disruption of its own.
+    """
+    message = f"PodDisruptionBudget {budget} allows no disruption: the rest has to wait."
+    patience = timedelta(
+        seconds=now.spec.rollout.soak_seconds + now.spec.rollout.start_deadline_seconds
+    )
+    if candidate.surge and now.now - newest_ready(now, candidate) >= patience:
+        return _withdraw(now, Reason.BLOCKED_BY_DISRUPTION_BUDGET, message, back_off=True)
+    plan = now.plan(Action.HOLD, Reason.BLOCKED_BY_DISRUPTION_BUDGET, message)
+    return replace(plan, requeue_after_seconds=LOOK_AGAIN_SECONDS)
 
 
 def candidate_waits(now: Situation) -> Plan | None:
@@ -177,8 +199,14 @@ def candidate_waits(now: Situation) -> Plan | None:
         return now.plan(Action.HOLD, Reason.SCALED_TO_ZERO, message)
     reason, message = judgement.reason, judgement.message
     if judgement.verdict is Verdict.SUCCESSFUL:
-        reason = Reason.ROLLOUT_IN_PROGRESS
-        message = f"{judgement.soaked} of {now.spec.replicas} pods have served long enough."
+        served = f"{judgement.soaked} of {now.spec.replicas} pods have served long enough."
+        reason, why = waits_for(now, candidate)
+        message = f"{served} {why}".rstrip()
+        if not now.may_be_scaled(candidate):
+            message += (
+                f" {now.spec.replicas} replicas are asked for, and come when no old pod is left, "
+                "so that one serves all the time."
+            )
     if candidate.origin is Origin.TUNING:
         message = f"{described(candidate.revision.settings)}: {message}"
     plan = _in_progress(now.plan(Action.HOLD, reason, message))
@@ -207,8 +235,12 @@ def _withdraw(now: Situation, reason: Reason, message: str, *, back_off: bool = 
     return replace(plan, requeue_after_seconds=1.0)
 
 
-def _promote(now: Situation, candidate: Candidate, judgement: Judgement) -> Plan:
+def _promote(
+    now: Situation, candidate: Candidate, judgement: Judgement, lacks: str | None = None
+) -> Plan:
     message = f"{described(candidate.revision.settings)}: {judgement.message}"
+    if lacks is not None:
+        message += f" The other pods find no room: {lacks.rstrip('.')}."
     predicted, measured = candidate.predicted_kv_tokens, now.inputs.measured_kv_tokens
     if predicted and measured is not None:
         message += f" KV cache: {measured:,} tokens, {predicted:,} were predicted."

@@ -10,8 +10,10 @@ settings, or that stay unknown twice, fail a candidate; all others at most take 
 | restarts more than maxRestarts while soaking | Failed (Inconclusive without blame) | reverted |
 | is not Ready startDeadlineSeconds after its container's start | Inconclusive | withdrawn |
 | serves, but preempts, misses objectives or has a small pool | Successful | promoted |
+| serves on some pods, and of tuning the others find no room so long | Successful | promoted |
 
-In the last case sizing goes on from what was measured; the history has both figures.
+Where it serves less well than predicted, sizing goes on from what was measured; the history has
+both figures.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from parkade.rollout.reasons import (
     waiting_reason,
     with_remedy,
 )
-from parkade.rollout.record import Candidate, SeenTermination
+from parkade.rollout.record import Candidate, Phase, SeenTermination
 from parkade.rollout.witness import UNKNOWN_TERMINATIONS, witnessed
 
 SURGE_PATIENCE = timedelta(seconds=30)
@@ -67,6 +69,26 @@ class _Case:
     deployment: DeploymentState | None
     rollout: Rollout
     now: datetime
+    alone: bool
+    """No pod of another revision holds room any more."""
+
+    @property
+    def proven(self) -> bool:
+        """All pods are its own, and one soaked: where the others lack room, so would any."""
+        full = self.candidate.phase is Phase.FULL and self.alone
+        return full and any(pod.is_ready and self.has_soaked(pod) for pod in self.pods)
+
+    @property
+    def lacks_pods(self) -> bool:
+        """More of its pods should be there, and none is on its way."""
+        more = self.candidate.phase is Phase.FULL and all(pod.is_ready for pod in self.pods)
+        return more or not self.pods
+
+    @property
+    def latest(self) -> datetime:
+        """When one of its pods last became ready, or it began."""
+        moments = (pod.ready_since for pod in self.pods if pod.ready_since is not None)
+        return max([self.candidate.since, *moments])
 
     @property
     def deadline(self) -> timedelta:
@@ -74,7 +96,8 @@ class _Case:
 
     def answer(self, verdict: Verdict, reason: Reason, message: str) -> Judgement:
         ready = [pod for pod in self.pods if pod.is_ready]
-        lacks, lacks_for = no_room(self.pods, self.deployment, self.now, self.candidate.since)
+        asking = self.deployment if self.lacks_pods else None
+        lacks, lacks_for = no_room(self.pods, asking, self.now, self.latest)
         return Judgement(
             verdict,
             reason,
@@ -108,13 +131,15 @@ def judge(
     Successful: at least one of its pods served for `soakSeconds`. Failed: its settings or its
     spec are to blame. Inconclusive: it must be taken back without blame. Pending: wait.
     """
-    own = [
+    live = [
         pod
         for pod in pods
-        if pod.revision == candidate.revision.hash
-        and not (pod.deleting or pod.disrupted or pod.phase in {"Failed", "Succeeded"})
+        if not (pod.deleting or pod.disrupted or pod.phase in {"Failed", "Succeeded"})
     ]
-    case = _Case(witnessed(candidate, own, evidence), own, deployment, rollout, now)
+    own = [pod for pod in live if pod.revision == candidate.revision.hash]
+    seen = witnessed(candidate, own, evidence)
+    alone = not any(pod.scheduled for pod in live if pod not in own)
+    case = _Case(seen, own, deployment, rollout, now, alone)
     return (
         _failed(case)
         or _restarted_too_often(case)
@@ -217,11 +242,11 @@ def _never_started(case: _Case, pod: PodState) -> tuple[Reason, str] | None:
 def _never_scheduled(case: _Case, pod: PodState) -> tuple[Reason, str] | None:
     """Nothing is lost by waiting beside the old pods, but tuning must not wait for ever."""
     since = pod.unschedulable_since
-    if since is None or case.waited(since) < case.deadline:
+    if since is None or case.proven or case.waited(since) < case.deadline:
         return None
     reason = unscheduled_reason(pod)
     if reason is Reason.WAITING_FOR_GPU:
-        if case.candidate.origin is Origin.USER or not case.candidate.surge:
+        if case.candidate.origin is Origin.USER:
             return None
         return reason, f"Pod {pod.name} found no GPU: {pod.unschedulable_message}"
     return reason, f"No node takes pod {pod.name}: {pod.unschedulable_message}"
@@ -230,10 +255,9 @@ def _never_scheduled(case: _Case, pod: PodState) -> tuple[Reason, str] | None:
 def _never_created(case: _Case) -> Judgement | None:
     """Take tuning back where a quota stays used up, since others wait for its turn."""
     refused = not_created(case.deployment)
-    waited = case.now - case.candidate.since
-    if case.pods or refused is None or waited < case.deadline:
+    if refused is None or case.proven or not case.lacks_pods:
         return None
-    if case.candidate.origin is Origin.USER:
+    if case.candidate.origin is Origin.USER or case.now - case.latest < case.deadline:
         return None
     return case.answer(Verdict.INCONCLUSIVE, *refused)
 

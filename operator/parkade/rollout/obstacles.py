@@ -25,15 +25,14 @@ def no_room(
 ) -> tuple[str, timedelta | None]:
     """Return what room pods beside the others lack, and for how long; empty where they have it.
 
-    `since`: when the Deployment began to ask for them, as far as no pod tells.
+    `deployment`: where it asks for more pods than there are, since that time.
     """
-    own = tuple(pods)
     waits = [
         (pod.unschedulable_since, pod.unschedulable_message)
-        for pod in own
+        for pod in pods
         if pod.unschedulable_since is not None
     ]
-    if not own and quota_takes_one_instead(creation_error(deployment)):
+    if not waits and quota_takes_one_instead(creation_error(deployment)):
         return NO_QUOTA, now - since
     begun, message = min(waits, default=(now, ""))
     if GPU_SCARCE in message:

@@ -1,22 +1,29 @@
-"""Whether a pod may go so that a new one comes in its place, where none has room beside it."""
+"""Where pods lack room: whether one may go so that another comes in its place, and how it ends."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from typing import Any
 
 from parkade.api.conditions import Reason
 from parkade.api.spec import Interruption
 from parkade.api.status import Origin
 from parkade.rollout.actions import Finding
-from parkade.rollout.obstacles import NO_GPU
+from parkade.rollout.observed import PodState
+from parkade.rollout.obstacles import NO_GPU, not_created, stuck
 from parkade.rollout.record import Candidate
 from parkade.rollout.revision import GPU_PRODUCT_LABEL, Revision
 from parkade.rollout.situation import Situation, settings_finding
 
 
-def may_not_replace(now: Situation, no_room: str) -> Finding | None:
-    """Return why tuning may not take a pod away before the new one is there; None: it may."""
+def may_not_replace(now: Situation, candidate: Candidate, no_room: str) -> Finding | None:
+    """Return why tuning may not take a pod away before the new one is there; None: it may.
+
+    The pods of the candidate itself are never taken away for more of them.
+    """
+    if not any(pod.is_ready for pod in now.pods if pod.revision != candidate.revision.hash):
+        return None
     budget = now.blocking_budget()
     if budget is not None:
         return settings_finding(
@@ -53,6 +60,47 @@ def fits_in_its_place(good: Revision | None, candidate: Candidate, no_room: str)
     same_product = _product(old) == _product(new)
     same_size = candidate.origin is Origin.TUNING or _resources(old) == _resources(new)
     return same_product and (no_room == NO_GPU or same_size)
+
+
+def newest_ready(now: Situation, candidate: Candidate) -> datetime:
+    """Return when the newest of its pods became ready; when it began where none is."""
+    return max(
+        (pod.ready_since for pod in _own(now, candidate) if pod.ready_since),
+        default=candidate.since,
+    )
+
+
+def has_others(now: Situation, candidate: Candidate) -> bool:
+    """Tell whether pods of other revisions hold room; one that waits for a node holds none."""
+    return any(pod.scheduled and pod.revision != candidate.revision.hash for pod in now.pods)
+
+
+def waits_for(now: Situation, candidate: Candidate) -> tuple[Reason, str]:
+    """Return what the pods wait for that are not there yet, beside some that served."""
+    known = (stuck(pod) for pod in _own(now, candidate) if not pod.is_ready)
+    why = next((one for one in known if one is not None), None)
+    return why or not_created(now.deployment) or (Reason.ROLLOUT_IN_PROGRESS, "")
+
+
+def rest_lacks_room(now: Situation, candidate: Candidate) -> str | None:
+    """Return why the other pods of a tuning candidate found no room for startDeadlineSeconds.
+
+    None where one may still come up. What served is then good: to wait on, or to go back, would
+    give the others no room, and keep the turn from other endpoints.
+    """
+    if candidate.origin is not Origin.TUNING:
+        return None
+    deadline = timedelta(seconds=now.spec.rollout.start_deadline_seconds)
+    if any(pod.scheduled and not pod.is_ready for pod in _own(now, candidate)):
+        return None
+    if now.now - newest_ready(now, candidate) < deadline:
+        return None
+    reason, why = waits_for(now, candidate)
+    return None if reason is Reason.ROLLOUT_IN_PROGRESS else why
+
+
+def _own(now: Situation, candidate: Candidate) -> list[PodState]:
+    return [pod for pod in now.pods if pod.revision == candidate.revision.hash]
 
 
 def _product(pod_spec: Mapping[str, Any]) -> Any:

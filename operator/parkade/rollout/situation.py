@@ -9,6 +9,7 @@ from parkade.api.conditions import REASONS, ConditionStatus, ConditionType, Reas
 from parkade.api.endpoint import Endpoint
 from parkade.api.settings import Settings
 from parkade.api.spec import EndpointSpec, Interruption, Mode, Strategy
+from parkade.api.status import Origin
 from parkade.rollout.actions import (
     CANARY_MIN_READY_SECONDS,
     CANARY_PROGRESS_DEADLINE_SECONDS,
@@ -172,6 +173,16 @@ class Situation:
             return self.deployment.max_surge > 0
         return record.surge
 
+    def may_be_scaled(self, candidate: Candidate) -> bool:
+        """Tell whether a candidate that replaces pod by pod takes a new number of pods at once.
+
+        Of one pod it would take the only one away; with more, one stays.
+        """
+        others = any(pod.revision != candidate.revision.hash for pod in self.pods)
+        one_at_a_time = candidate.origin is Origin.TUNING and not candidate.surge
+        last = self.deployment is not None and self.deployment.replicas > self.spec.replicas == 1
+        return not (others and one_at_a_time and last) or self.may_interrupt()
+
     def _replicas(self, record: Record, revision: Revision) -> int:
         """Return the number of pods: the spec's, except while two revisions must not be scaled.
 
@@ -180,9 +191,11 @@ class Situation:
         wanted, deployment = self.spec.replicas, self.deployment
         if deployment is None or deployment.replicas == wanted:
             return wanted
-        if record.candidate is not None:
-            canary = record.candidate.phase is Phase.CANARY and record.last_good is not None
-            return record.candidate.scale if canary else wanted
+        candidate = record.candidate
+        if candidate is not None:
+            canary = candidate.phase is Phase.CANARY and record.last_good is not None
+            now = wanted if self.may_be_scaled(candidate) else deployment.replicas
+            return candidate.scale if canary else now
         mixed = deployment.revision != revision.hash or any(
             one.replicas > 0 and one.revision != revision.hash and one.owner_uid == deployment.uid
             for one in self.inputs.replica_sets

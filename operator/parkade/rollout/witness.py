@@ -63,6 +63,8 @@ def _with_early(
     """
     newest = pod.terminations
     own = [one for one in seen if one.pod_uid == pod.uid]
+    if not own:  # a record that was lost had the cause of an end before
+        newest = _newest_known(pod, evidence, after)
     fresh = seen_end(pod.uid, newest, evidence, before_ready=True)
     old = next((one for one in own if one.number == newest), None)
     if old is not None:
@@ -79,6 +81,16 @@ def _with_early(
         else ()
     )
     return (*seen, *missed, fresh)
+
+
+def _newest_known(pod: PodState, evidence: Evidence, after: int) -> int:
+    """Return the newest end whose cause is known; the newest of all where none is."""
+    known = (
+        number
+        for (uid, number), cause in evidence.items()
+        if uid == pod.uid and number > after and cause.blame is not Blame.UNKNOWN
+    )
+    return max(known, default=pod.terminations)
 
 
 def _with_start(

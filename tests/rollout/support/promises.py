@@ -188,7 +188,8 @@ class Promises:
         trial, spec = self.trial, before.endpoint.spec
         assert trial is not None
         blocked = any(one.disruptions_allowed < 1 for one in before.fleet.budgets)
-        trial.held = trial.held or blocked or spec.replicas == 0
+        in_place = blocked and not new.surge  # to take it back would be a disruption too
+        trial.held = trial.held or in_place or spec.replicas == 0
         if new.origin is not Origin.TUNING:
             return
         if found.action is Action.DEPLOY and not new.surge:
@@ -220,12 +221,23 @@ class Promises:
             pods = self.world.live
             alone = all(good and one.owner.revision == good.hash for one in pods)
             soaked = [one for one in pods if self._has_soaked(one)]
-            if not alone or len(soaked) < max(1, spec.replicas):
+            enough = len(soaked) >= max(1, spec.replicas) or self._rest_lacks_room(before, soaked)
+            if not alone or not enough:
                 raise BrokenError("promoted before all pods have soaked")
         if action is Action.WITHDRAW:
             entry = found.record.history[0]
             waits = entry.origin is Origin.TUNING and entry.reason not in NO_BACK_OFF
             self.back_offs += 1 if waits else 0
+
+    def _rest_lacks_room(self, before: PlanInputs, soaked: list[Pod]) -> bool:
+        """Of tuning: nothing but room has been missing since the newest pod served."""
+        old = before.record.candidate
+        if old is None or old.origin is not Origin.TUNING or not soaked:
+            return False
+        if any(pod.node for pod in self.world.live if pod not in soaked):
+            return False
+        waited = self.world.now - max(pod.ready for pod in soaked if pod.ready)
+        return waited >= timedelta(seconds=before.endpoint.spec.rollout.start_deadline_seconds)
 
     def _finds_room(self, before: PlanInputs, found: Plan) -> None:
         """Where no GPU is free, what holds the GPUs makes room, as far as the user lets it."""
@@ -242,7 +254,9 @@ class Promises:
         surges = candidate.surge if candidate is not None else record.surge
         mine = candidate is None or (candidate.origin is Origin.USER and strategy == "Auto")
         others = any(
-            one.owner.revision != (target.hash if target else "") for one in self.world.live
+            one.owner.revision != (target.hash if target else "")
+            for one in self.world.live
+            if one.node
         )
         waits = starved and others and surges and mine
         self.reverts_without_room = self.reverts_without_room + 1 if waits else 0
@@ -256,6 +270,7 @@ class Promises:
             deployment is None
             or spec.suspend
             or deployment.raw["spec"]["replicas"] == spec.replicas
+            or self._would_take_the_last()
         ):
             self.unscaled = None
             return
@@ -264,6 +279,15 @@ class Promises:
         waited = (self.world.now - since).total_seconds()
         if waited > SCALE_SECONDS and rounds >= LOOK_ROUNDS:
             raise BrokenError("a new number of pods is not honoured")
+
+    def _would_take_the_last(self) -> bool:
+        """Of one pod that tuning replaces in its place none would serve."""
+        candidate = self.operator.plans[-1].record.candidate
+        tuned = candidate is not None and candidate.origin is Origin.TUNING
+        if not tuned or candidate is None or candidate.surge:
+            return False
+        mixed = any(one.owner.revision != candidate.revision.hash for one in self.world.live)
+        return mixed and self.operator.endpoint().spec.replicas == 1
 
     def record_is_lost(self) -> None:
         """How often a candidate was taken back in a row, and what ended, is nowhere else."""
