@@ -109,9 +109,9 @@ def test_scaling_a_rejected_spec_repeats_no_event_and_stays_stalled() -> None:
 
 
 def test_scaling_after_a_rejected_candidate_repeats_no_event() -> None:
-    operator = started(seqs=256, gpus=6, tuning={"cooldownSeconds": 36000})
+    operator = started(seqs=256, gpus=6, tuning={"cooldownSeconds": 3600})
     operator.world.fate = crashes_above("0.91")
-    operator.until(Action.REVERT, seconds=40000)
+    operator.until(Action.REVERT)
     operator.run(30)
     before = len(operator.notes)
     for replicas in (2, 3, 2):

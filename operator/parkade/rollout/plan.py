@@ -14,15 +14,9 @@ from parkade.rollout.actions import Action, Plan, PlanInputs
 from parkade.rollout.gates import GATES
 from parkade.rollout.inflight import (
     LOOK_AGAIN_SECONDS,
-    candidate_failed,
-    candidate_is_inconclusive,
     candidate_passed,
     candidate_waits,
-    deployment_is_gone,
-    mode_forbids_it,
     no_room_beside,
-    scale_changed,
-    spec_went_back,
 )
 from parkade.rollout.quiet import (
     failed_before,
@@ -41,6 +35,14 @@ from parkade.rollout.record import Recommended
 from parkade.rollout.serving import lessons_of_serving
 from parkade.rollout.situation import Situation, situation
 from parkade.rollout.starting import nothing_runs_yet, spec_stays_rejected, user_changed_the_spec
+from parkade.rollout.taking_back import (
+    candidate_failed,
+    candidate_is_inconclusive,
+    deployment_is_gone,
+    mode_forbids_it,
+    scale_changed,
+    spec_went_back,
+)
 from parkade.rollout.waiting import (
     advises_only,
     being_deleted,

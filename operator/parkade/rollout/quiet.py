@@ -19,7 +19,6 @@ from parkade.rollout.gates import (
     wanted,
 )
 from parkade.rollout.inflight import LOOK_AGAIN_SECONDS
-from parkade.rollout.judge import SURGE_PATIENCE
 from parkade.rollout.observed import PodState
 from parkade.rollout.obstacles import no_room
 from parkade.rollout.reasons import (
@@ -39,6 +38,7 @@ from parkade.rollout.situation import (
     stalled,
 )
 from parkade.rollout.starting import deploy, spec_stays_rejected
+from parkade.rollout.trial import SURGE_PATIENCE
 
 CRASHES_OF_LAST_GOOD = 2
 """Failed starts of a good template until it counts as failing."""

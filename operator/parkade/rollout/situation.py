@@ -21,12 +21,13 @@ from parkade.rollout.actions import (
     Target,
 )
 from parkade.rollout.bookkeeping import with_retry
-from parkade.rollout.judge import Judgement, judge
+from parkade.rollout.judge import judge
 from parkade.rollout.observed import DeploymentState, PodState
 from parkade.rollout.record import Candidate, Phase, Record
 from parkade.rollout.render import render_revision
 from parkade.rollout.revision import Revision, inputs_hash, tuning_hash
 from parkade.rollout.serving import with_lesson_of_serving
+from parkade.rollout.trial import Judgement
 from parkade.rollout.windows import Opening, opening
 
 CLOCK_SKEW = timedelta(seconds=60)

@@ -13,9 +13,9 @@ from parkade.api.conditions import (
 )
 from parkade.rollout import bookkeeping
 from parkade.rollout.actions import Action, Plan
-from parkade.rollout.inflight import candidate_failed
 from parkade.rollout.observed import ForeignChild
 from parkade.rollout.situation import Situation, reconciling, stalled
+from parkade.rollout.taking_back import candidate_failed
 
 FOREIGN_PATIENCE = timedelta(seconds=300)
 """The garbage collector takes children within a minute; what stays longer needs a person."""

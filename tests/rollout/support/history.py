@@ -255,6 +255,7 @@ class History:
         """Noisy sizing with hysteresis, as sizing's own: N by 10 %, the fraction by 0.5 GiB.
 
         A window of traffic is hours long, so the noise is another in each hour, not in each pass.
+        Free memory differs from start to start.
         """
         good = record.last_good
         tuning = tuning_hash(endpoint.spec)
@@ -264,7 +265,8 @@ class History:
             fingerprint, tuning, endpoint.spec.tuning.headroom_bytes
         )
         noise = random.Random(f"{self.seed} {self.world.now:%d %H}")
-        free = 176 * GIB + noise.uniform(-0.1, 0.1) * GIB
+        starts = [f"{pod.uid} {pod.restarts}" for pod in self.world.pods]
+        free = 176 * GIB + random.Random(f"{self.seed} {starts}").uniform(-0.1, 0.1) * GIB
         utilization = Decimal(int((free - headroom) / TOTAL * 10_000)) / 10_000
         noisy = max(1, round(self.wish * noise.uniform(0.97, 1.03)))
         cap = record.max_num_seqs_cap(fingerprint, tuning)
