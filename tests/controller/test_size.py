@@ -10,8 +10,8 @@ from parkade.api.conditions import ConditionStatus, Reason
 from parkade.api.endpoint import parse_endpoint
 from parkade.api.settings import Settings
 from parkade.controller.observe import Observation
-from parkade.controller.size import recommended, unsized
-from parkade.rollout.record import Recommended, Record
+from parkade.controller.size import unsized
+from parkade.rollout.record import Record
 from parkade.sizing.result import NotSizable
 from parkade.sizing.workload import CannotTell
 
@@ -91,28 +91,3 @@ def test_what_a_new_configuration_starts_with_where_sizing_has_no_answer(
         observed = replace(observed, record=Record(uid="u", last_good=good))
     found = unsized(observed, why, WAITS).desired.first
     assert found == (None if first is None else Settings(first[0], Decimal(first[1])))
-
-
-ADVICE = {"engine": None, "targetRef": {"name": "qwen"}}
-TOLD = {"observedGeneration": 1, "recommendation": {"maxNumSeqs": 40}}
-
-
-@pytest.mark.parametrize(
-    ("spec", "last", "status", "found"),
-    [
-        pytest.param({}, Recommended(40, "f", "t"), {}, 40, id="the record tells"),
-        pytest.param({}, Recommended(40, "other", "t"), {}, None, id="of another configuration"),
-        pytest.param({}, Recommended(40, "f", "other"), {}, None, id="of other tuning inputs"),
-        pytest.param({}, None, TOLD, None, id="what status tells decides nothing"),
-        pytest.param(ADVICE, None, TOLD, 40, id="of advice the status tells"),
-        pytest.param(
-            ADVICE, None, {**TOLD, "observedGeneration": 0}, None, id="advice on another spec"
-        ),
-        pytest.param(ADVICE, None, {}, None, id="no advice yet"),
-    ],
-)
-def test_what_was_recommended_last(spec, last, status, found):
-    observed = seen(**spec)
-    record = replace(observed.record, recommended=last)
-    endpoint = replace(observed.endpoint, status=status)
-    assert recommended(replace(observed, record=record, endpoint=endpoint), "f", "t") == found

@@ -5,17 +5,18 @@ from dataclasses import replace
 import pytest
 
 from parkade.api.conditions import Reason
-from parkade.rollout.actions import Desired, PlanInputs
+from parkade.rollout.actions import Action, Desired, PlanInputs
 from parkade.rollout.observed import ForeignChild
 from parkade.rollout.plan import plan
-from parkade.rollout.record import Recommended
-from parkade.rollout.revision import tuning_hash
+from parkade.rollout.record import Recommended, Retry
+from parkade.rollout.revision import sizing_hash
 from rollout.support.objects import endpoint, settings
 from rollout.support.states import at_rest, revision
 
 GOOD = revision()
-NOTED = Recommended(32, GOOD.fingerprint, tuning_hash(endpoint().spec))
-UNKNOWN = Desired(None, Reason.INSUFFICIENT_EVIDENCE, "12 requests.")
+NOTED = Recommended(32, GOOD.fingerprint, sizing_hash(endpoint().spec))
+UNKNOWN = Desired(None, Reason.MODEL_UNAVAILABLE, "The hub does not answer.")
+SILENT = Desired(settings(256), Reason.INSUFFICIENT_EVIDENCE, "12 requests.")
 
 
 def noted(inputs: PlanInputs) -> Recommended | None:
@@ -42,6 +43,9 @@ def held(**changes) -> PlanInputs:
             held(desired=UNKNOWN, record={"recommended": NOTED}), 32, id="cannot tell: it stays"
         ),
         pytest.param(
+            held(desired=SILENT, record={"recommended": NOTED}), 32, id="no traffic: it stays too"
+        ),
+        pytest.param(
             held(wanted=settings(48), record={"recommended": NOTED}), 48, id="another one"
         ),
     ],
@@ -55,13 +59,50 @@ def test_what_is_recommended_is_noted(inputs: PlanInputs, seqs: int | None) -> N
         assert noted(again) == found
 
 
-def test_it_holds_for_the_tuning_inputs_that_it_was_made_with() -> None:
-    inputs = held()
-    record = plan(inputs).record
-    tuning = tuning_hash(inputs.endpoint.spec)
-    assert record.recommended_max_num_seqs(GOOD.fingerprint, tuning) == 32
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param({"objectives": {"minOutputTokensPerSecond": 40}}, id="objectives"),
+        pytest.param({"tuning": {"minGainPercent": 20}}, id="the hysteresis"),
+        pytest.param({"workload": {"windowSeconds": 600}}, id="the window"),
+    ],
+)
+def test_it_holds_for_what_sizing_was_told(spec) -> None:
+    assert sizing_hash(endpoint(spec).spec) != sizing_hash(endpoint().spec)
+    assert sizing_hash(endpoint({"replicas": 7}).spec) == sizing_hash(endpoint().spec)
+    record = plan(at_rest()).record
+    told = sizing_hash(endpoint().spec)
+    assert record.recommended_max_num_seqs(GOOD.fingerprint, told) == 32
     assert record.recommended_max_num_seqs(GOOD.fingerprint, "other") is None
-    assert record.recommended_max_num_seqs("other", tuning) is None
+    assert record.recommended_max_num_seqs("other", told) is None
+
+
+WANED = Desired(settings(32), Reason.APPLIED, "Half of it is left.", firm=False)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "reason"),
+    [
+        pytest.param(held(desired=WANED), Reason.WOULD_INTERRUPT_SERVING, id="a gate is closed"),
+        pytest.param(at_rest(desired=WANED), Reason.WITHIN_HYSTERESIS, id="no gate is"),
+    ],
+)
+def test_what_noise_speaks_against_stays_recommended_and_starts_nothing(inputs, reason) -> None:
+    found = plan(inputs)
+    assert (found.action, found.reason) == (Action.HOLD, reason)
+    assert found.record.recommended.max_num_seqs == 32
+
+
+def test_the_fraction_does_not_wait_for_that() -> None:
+    both = replace(WANED, settings=settings(32, "0.95"))
+    found = plan(at_rest(desired=both)).record.candidate.revision.settings
+    assert found == settings(256, "0.95")
+
+
+def test_a_person_s_wish_does_not_wait_for_that_either() -> None:
+    retry = Retry("k", GOOD.fingerprint, settings(32))
+    found = plan(at_rest(desired=WANED, record={"retry": retry}))
+    assert found.record.candidate.revision.settings == settings(32)
 
 
 def test_of_another_configuration_nothing_is_noted() -> None:

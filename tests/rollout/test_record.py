@@ -42,6 +42,7 @@ FULL = Record(
         ),
         scale=3,
         note="because",
+        widened_at=at(4),
         earlier_ends=(("a", 2),),
     ),
     quarantine=(
@@ -60,7 +61,8 @@ FULL = Record(
     handled_retries=("key why",),
     retry=Retry("key", "f", settings(8), "why"),
     initial=settings(256),
-    recommended=Recommended(40, "f", "t"),
+    previous_max_num_seqs=32,
+    recommended=Recommended(40, "f", "i"),
     ledger=({"concurrency": 8},),
     learned={"f": {"freeBytes": 1}},
 )  # fmt: skip
@@ -228,23 +230,3 @@ def test_lessons_hold_for_their_fingerprint_and_tuning_inputs_alone() -> None:
     assert record.effective_headroom("other", "t", 6 * GIB) == 6 * GIB
     assert record.max_num_seqs_cap(GOOD.fingerprint, "t") == 32
     assert record.max_num_seqs_cap("other", "t") is None
-
-
-def ran(seqs: int, verdict: Verdict = Verdict.SUCCESSFUL, fingerprint: str = GOOD.fingerprint):
-    return HistoryEntry("rev", settings(seqs), fingerprint, 1, Origin.TUNING, at(3), verdict)
-
-
-@pytest.mark.parametrize(
-    ("history", "previous"),
-    [
-        pytest.param((), None, id="nothing ran before"),
-        pytest.param((ran(256),), None, id="nothing but this"),
-        pytest.param((ran(256), ran(32), ran(8)), 32, id="the newest that was in force"),
-        pytest.param((ran(256), ran(256), ran(32)), 32, id="the fraction changed in between"),
-        pytest.param((ran(256), ran(40, Verdict.FAILED), ran(32)), 32, id="one in between failed"),
-        pytest.param((ran(256), ran(32, fingerprint="other")), None, id="another configuration"),
-    ],
-)
-def test_what_was_left_for_what_is_in_force(history, previous) -> None:
-    assert Record("uid-1", last_good=GOOD, history=history).previous_max_num_seqs == previous
-    assert Record("uid-1", history=history).previous_max_num_seqs is None

@@ -297,17 +297,6 @@ def test_a_lost_record_keeps_the_cap_on_sequences() -> None:
     assert record.max_num_seqs_cap(*same) == after.record.max_num_seqs_cap(*same) == 225
 
 
-def test_a_lost_record_keeps_what_was_recommended() -> None:
-    held = at_rest({"suspend": False, "tuning": {"mode": "RecommendOnly"}}, wanted=settings(32))
-    noted = plan(held).record.recommended
-    told = {**SIZING, "recommendation": {**SIZING["recommendation"], "maxNumSeqs": 32}}
-    status = build_status(held, plan(held), told, OBSERVED, NO_OBJECTIVES, NOW)
-    one = replace(held.endpoint, status=status)
-    assert rebuild(one, held.deployment, (), NOW).recommended == noted
-    later = replace(one, generation=one.generation + 1)
-    assert rebuild(later, held.deployment, (), NOW).recommended is None
-
-
 def test_what_was_good_is_rendered_again_where_nothing_holds_its_template() -> None:
     one = replace(CALM.endpoint, status=built(CALM))
     assert rebuild(one, None, (), NOW).last_good == GOOD

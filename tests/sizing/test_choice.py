@@ -76,24 +76,67 @@ def test_a_hard_bound_is_obeyed_though_it_leads_back():
     [
         pytest.param(35.0, None, {}, 32, id="within the hysteresis nothing is recommended"),
         pytest.param(35.0, 40, {}, 40, id="what was recommended stays within it"),
-        pytest.param(33.0, 40, {}, 40, id="until the bound is back where what runs is right"),
-        pytest.param(31.9, 40, {}, 32, id="there it is taken back"),
-        pytest.param(61.0, 40, {}, 64, id="and followed by a higher one"),
+        pytest.param(33.7, 40, {}, 40, id="while half of it is left"),
+        pytest.param(33.5, 40, {}, 32, id="and no longer"),
+        pytest.param(31.0, 40, {}, 32, id="nor on the other side"),
+        pytest.param(61.0, 40, {}, 64, id="a far higher one takes its place"),
         pytest.param(43.5, 48, {}, 48, id="between two recommendations the first stays"),
-        pytest.param(26.2, 24, {}, 24, id="lower ones too"),
-        pytest.param(29.5, 24, {}, 32, id="and are taken back"),
+        pytest.param(35.0, 256, {}, 32, id="one that is far from the bound goes"),
+        pytest.param(26.2, 24, {}, 24, id="lower ones stay too"),
+        pytest.param(27.5, 24, {}, 28, id="until another is clearly nearer"),
+        pytest.param(29.5, 24, {}, 32, id="or nothing is wanted"),
+        pytest.param(29.5, 28, {}, 28, id="the next rung while half is left"),
+        pytest.param(32.0, 24, {"queued_percent": 0.1}, 32, id="a quiet hour keeps no lower one"),
+        pytest.param(300.0, 8, {"queued_percent": 0.1}, 32, id="however high the bound is"),
         pytest.param(35.0, 32, {}, 32, id="it runs by now"),
         pytest.param(35.0, 40, {"queued_percent": 0.9}, 40, id="the queue is a little shorter"),
         pytest.param(35.0, 40, {"queued_percent": 0.5}, 32, id="hardly anybody queues any more"),
         pytest.param(35.0, 40, {"queued_percent": None}, 40, id="the queue is not known"),
     ],
 )
-def test_a_recommendation_stays_as_long_as_it_would_if_it_ran(bound, recommended, told, found):
+def test_a_recommendation_is_not_given_up_for_noise(bound, recommended, told, found):
     sizing = sized(bound, 32, recommended_max_num_seqs=recommended, **told)
     assert sizing.settings.max_num_seqs == found
-    if found == recommended != 32:
+    kept = found == recommended != 32
+    if kept:
         assert sizing.held is None
-        assert f"{found} recommended" in sizing.explanation[-1]
+        assert sizing.explanation[-1].startswith("Recommended before: ")
+
+
+@pytest.mark.parametrize(
+    ("bound", "recommended", "firm"),
+    [
+        pytest.param(36.5, 40, True, id="asked for at this moment"),
+        pytest.param(26.2, 24, True, id="a change is, if not quite to this rung"),
+        pytest.param(35.0, 40, False, id="half of the hysteresis is left"),
+        pytest.param(33.0, 40, True, id="it was given up"),
+    ],
+)
+def test_a_change_starts_only_where_it_is_asked_for_now(bound, recommended, firm):
+    sizing = sized(bound, 32, recommended_max_num_seqs=recommended)
+    assert sizing.firm is firm
+    assert firm or sizing.held_message == sizing.explanation[-1]
+
+
+def test_a_recommendation_gives_way_to_what_preemptions_ask_for():
+    slow = read_histogram({"10": 1, "20": 600}, 600, 9000.0)
+    flight = cases.in_flight(43.4 / 4, 0.25, POOL, preemptions=300.0, scrapes=400)
+    work = cases.workload(in_flight=flight, time_to_first_token=slow, queued_percent=90.0)
+    spec = cases.endpoint(
+        objectives={"minOutputTokensPerSecond": None, "maxTimeToFirstTokenSeconds": 10}
+    )
+    running = Settings(40, fraction("0.9521"))
+    found = cases.sized(spec, work=work, in_force=running, recommended_max_num_seqs=48)
+    assert found.settings.max_num_seqs == 32
+
+
+def test_a_recommendation_keeps_to_twice_what_was_measured():
+    points = (cases.point(16, 80, source=PointSource.LEDGER, cap_binding=True),)
+    spec = cases.endpoint(
+        objectives={"minOutputTokensPerSecond": 40}, tuning={"minGainPercent": 10}
+    )
+    found = sized(300, 20, points=points, spec=spec, recommended_max_num_seqs=256)
+    assert found.settings.max_num_seqs == 32
 
 
 def test_a_recommendation_is_cut_to_what_is_allowed():

@@ -158,18 +158,27 @@ def test_what_only_ages_out_is_not_worth_a_write():
 @pytest.mark.parametrize(
     ("first", "then", "kept"),
     [
-        pytest.param((0.3, 0.95), (0.0, 0.6), (0.3, 0.95), id="calm again: it stays known"),
+        pytest.param((0.3, 0.95), (0.0, 0.6), (0.3, 0.95), id="calm while fewer run: it stays"),
+        pytest.param((0.3, 0.9), (0.0, 0.95), (0.0, 0.95), id="calm in as full a pool: forgotten"),
+        pytest.param((0.12, 0.8), (0.3, 0.97), (0.12, 0.8), id="the least full one is kept"),
+        pytest.param((0.3, 0.97), (0.12, 0.8), (0.12, 0.8), id="whichever came first"),
         pytest.param((0.0, 0.6), (0.3, 0.95), (0.3, 0.95), id="they begin"),
         pytest.param((None, None), (0.0, 0.6), (0.0, 0.6), id="not known before"),
     ],
 )
-def test_the_window_with_the_most_preemptions_is_remembered(first, then, kept):
+def test_the_share_of_the_pool_from_which_on_there_are_preemptions_is_kept(first, then, kept):
     one, other = (
         window(hours, preemptions_per_request=each, kv_share=share)
         for hours, (each, share) in ((3, first), (1, then))
     )
     (found,) = after(one, other)
     assert (found.preemptions_per_request, found.kv_share) == kept
+
+
+def test_the_first_preemptions_are_worth_a_write():
+    calm = after(*(window(hours) for hours in range(9, 2, -1)))
+    new = merge_points(calm, (window(1, preemptions_per_request=0.5, kv_share=0.9),), NOW, WINDOW)
+    assert matters(calm, new, NOW)
 
 
 def test_pods_of_one_rung_are_pooled():

@@ -58,7 +58,7 @@ def crash(
             "exitCode": exit_code,
             "reason": "Error" if exit_code else "Completed",
             "message": message,
-            "startedAt": stamp(at),
+            "startedAt": _running_since(http, pod) or stamp(at),
             "finishedAt": stamp(at),
         }
     }
@@ -175,6 +175,12 @@ def _condition(kind: str, status: str, now: str, live: dict[str, Any]) -> dict[s
     known = (one for one in live.get("conditions") or () if {**one, **same} == one)
     since = next((one["lastTransitionTime"] for one in known), now)
     return {**same, "lastTransitionTime": since}
+
+
+def _running_since(http: httpx.Client, pod: dict[str, Any]) -> str | None:
+    status = http.get(_path(pod)).json().get("status", {})
+    states = [one["state"] for one in status.get("containerStatuses") or ()]
+    return next((one["running"]["startedAt"] for one in states if "running" in one), None)
 
 
 def _path(pod: dict[str, Any]) -> str:

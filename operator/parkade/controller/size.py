@@ -15,14 +15,13 @@ from typing import Any
 from parkade.adapters.traffic import Traffic
 from parkade.api.conditions import ConditionStatus, Reason
 from parkade.api.settings import Settings
-from parkade.api.status import read_status
 from parkade.controller import ledger
 from parkade.controller.learn import from_learned
 from parkade.controller.models import Answer, ModelFacts
 from parkade.controller.observe import Observation
 from parkade.rollout.actions import Desired, Finding
 from parkade.rollout.render import render_revision
-from parkade.rollout.revision import inputs_hash, tuning_hash
+from parkade.rollout.revision import inputs_hash, sizing_hash, tuning_hash
 from parkade.sizing import cards
 from parkade.sizing.gates import gate
 from parkade.sizing.inputs import MeasuredMemory
@@ -94,6 +93,7 @@ def size(
             settings=answer.settings,
             reason=answer.held or Reason.APPLIED,
             message=answer.held_message,
+            firm=answer.firm,
             first=None if advises else _first(seen, inputs, answer),
             total_bytes=answer.memory.total_bytes,
             headroom_bytes=inputs.headroom_bytes,
@@ -196,24 +196,13 @@ def _inputs(
         ledger=tuple(one for one in points if one.fingerprint == current),
         in_force=in_force(seen),
         previous_max_num_seqs=record.previous_max_num_seqs,
-        recommended_max_num_seqs=recommended(seen, current, tuning),
+        recommended_max_num_seqs=record.recommended_max_num_seqs(current, sizing_hash(spec)),
         engine=seen.running.engine if seen.running is not None else None,
         effective_headroom_bytes=record.effective_headroom(
             current, tuning, spec.tuning.headroom_bytes
         ),
         max_num_seqs_cap=max(1, min(caps)) if caps else None,
     )
-
-
-def recommended(seen: Observation, current: str, tuning: str) -> int | None:
-    """Return what was recommended last: of advice, which leaves no record, the status tells."""
-    if seen.endpoint.spec.engine is not None:
-        return seen.record.recommended_max_num_seqs(current, tuning)
-    status = read_status(seen.endpoint.status)
-    advice = status.recommendation
-    if advice is None or status.observed_generation != seen.endpoint.generation:
-        return None
-    return advice.max_num_seqs
 
 
 def _device(

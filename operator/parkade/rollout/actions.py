@@ -59,6 +59,9 @@ class Desired:
     last good revision: the first-estimate fraction and the N in force, cut to the new bounds.
     None: a model or card that is not understood, and no initial settings; or, with a last good
     revision, one that is being asked for."""
+    firm: bool = True
+    """The traffic asks for another max_num_seqs now; False: it did, and no change starts until it
+    does again."""
     stalled: bool = False
     """`reason` and `message` say what a person must do; nothing is tuned."""
     total_bytes: int | None = None

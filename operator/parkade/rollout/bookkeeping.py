@@ -15,6 +15,7 @@ from parkade.rollout.record import (
     RejectedSpec,
     Retry,
 )
+from parkade.rollout.revision import Revision
 
 
 def started(record: Record, candidate: Candidate, message: str) -> Record:
@@ -49,11 +50,21 @@ def promoted(record: Record, message: str, now: datetime, measured: int | None) 
         done,
         last_good=candidate.revision,
         last_good_since=now,
+        previous_max_num_seqs=_left(record, candidate.revision),
         surge=candidate.surge,
         settled_at=now,
         withdrawals=0,
         rejected_spec=None,
     )
+
+
+def _left(record: Record, new: Revision) -> int | None:
+    """Return the max_num_seqs that is left for a new good revision of the same fingerprint."""
+    old = record.last_good
+    if old is None or old.fingerprint != new.fingerprint:
+        return None
+    same = old.settings.max_num_seqs == new.settings.max_num_seqs
+    return record.previous_max_num_seqs if same else old.settings.max_num_seqs
 
 
 def failed(

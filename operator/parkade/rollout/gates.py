@@ -126,15 +126,22 @@ def wanted(now: Situation, good: Revision) -> Settings:
     return now.cut(now.desired.settings, good.fingerprint)
 
 
-def next_step(now: Situation, good: Revision) -> tuple[Settings, Knob] | None:
+def next_step(
+    now: Situation, good: Revision, *, firmly: bool = False
+) -> tuple[Settings, Knob] | None:
     """Return the first single-knob step that may work; None: each failed, or one like it.
+
+    `firmly`: only what is asked for at this moment, noise or not.
 
     What failures taught holds for steps too: noise moves a recommendation a little, and settings
     just beside failed ones are not tried one after the other.
     """
     record = now.record
     asked = retry_for(record, good.fingerprint) is not None
-    for settings, knob in next_steps(good.settings, wanted(now, good)):
+    aim = wanted(now, good)
+    if firmly and not asked and not now.desired.firm:
+        aim = replace(aim, max_num_seqs=good.settings.max_num_seqs)
+    for settings, knob in next_steps(good.settings, aim):
         if record.is_quarantined(quarantine_key(good.fingerprint, settings)):
             continue
         if asked or now.cut(settings, good.fingerprint) == settings:

@@ -15,7 +15,6 @@ from parkade.rollout.room import (
     fits_in_its_place,
     has_others,
     may_not_replace,
-    newest_ready,
     rest_lacks_room,
     waits_for,
 )
@@ -63,17 +62,19 @@ def candidate_passed(now: Situation) -> Plan | None:
     if deployment.is_settled and alone and judgement.soaked >= max(1, now.spec.replicas):
         return _promote(now, candidate, judgement)
     if candidate.phase is Phase.FULL:
-        lacks = None if has_others(now, candidate) else rest_lacks_room(now, candidate)
+        others = has_others(now, candidate)
+        lacks = None if others else rest_lacks_room(now, candidate, judgement)
         return _promote(now, candidate, judgement, lacks) if lacks is not None else None
     budget = now.blocking_budget()
     if candidate.origin is Origin.TUNING and budget is not None:
-        return _blocked(now, candidate, budget)
+        return _blocked(now, candidate, judgement, budget)
     message = f"{judgement.message} The rest follows."
-    record = replace(now.record, candidate=replace(candidate, phase=Phase.FULL))
+    widened = replace(candidate, phase=Phase.FULL, widened_at=now.now)
+    record = replace(now.record, candidate=widened)
     return _in_progress(now.plan(Action.WIDEN, Reason.ROLLOUT_IN_PROGRESS, message, record))
 
 
-def _blocked(now: Situation, candidate: Candidate, budget: str) -> Plan:
+def _blocked(now: Situation, candidate: Candidate, judgement: Judgement, budget: str) -> Plan:
     """Wait for a PodDisruptionBudget, but not for ever: others wait for this turn.
 
     To take a pod back that came in the place of another would be a disruption of its own.
@@ -82,7 +83,7 @@ def _blocked(now: Situation, candidate: Candidate, budget: str) -> Plan:
     patience = timedelta(
         seconds=now.spec.rollout.soak_seconds + now.spec.rollout.start_deadline_seconds
     )
-    if candidate.surge and now.now - newest_ready(now, candidate) >= patience:
+    if candidate.surge and now.now - (judgement.latest or candidate.since) >= patience:
         return withdraw(now, Reason.BLOCKED_BY_DISRUPTION_BUDGET, message, back_off=True)
     plan = now.plan(Action.HOLD, Reason.BLOCKED_BY_DISRUPTION_BUDGET, message)
     return replace(plan, requeue_after_seconds=LOOK_AGAIN_SECONDS)

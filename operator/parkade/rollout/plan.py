@@ -32,6 +32,7 @@ from parkade.rollout.quiet import (
     zero_replicas,
 )
 from parkade.rollout.record import Recommended
+from parkade.rollout.revision import sizing_hash
 from parkade.rollout.serving import lessons_of_serving
 from parkade.rollout.situation import Situation, situation
 from parkade.rollout.starting import nothing_runs_yet, spec_stays_rejected, user_changed_the_spec
@@ -118,10 +119,13 @@ def _with_recommendation(now: Situation, found: Plan) -> Plan:
     good, wanted = found.record.last_good, now.desired.settings
     if found.hands_off or good is None or wanted is None:
         return found
+    if now.desired.reason is Reason.INSUFFICIENT_EVIDENCE:
+        return found  # what runs is named for want of anything better
     if now.user_change(good) is not None:
         return found  # it is for another fingerprint
     runs = wanted.max_num_seqs == good.settings.max_num_seqs
-    noted = None if runs else Recommended(wanted.max_num_seqs, good.fingerprint, now.tuning)
+    inputs = sizing_hash(now.spec)
+    noted = None if runs else Recommended(wanted.max_num_seqs, good.fingerprint, inputs)
     return replace(found, record=replace(found.record, recommended=noted))
 
 

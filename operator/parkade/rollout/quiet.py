@@ -227,9 +227,10 @@ def turn_one_knob(now: Situation) -> Plan | None:
     good = now.record.last_good
     if good is None:
         return None
-    step = next_step(now, good)
+    step = next_step(now, good, firmly=True)
     if step is None:
-        return None
+        message = f"{described(good.settings)} runs on for now. {now.desired.message}"
+        return now.plan(Action.HOLD, Reason.WITHIN_HYSTERESIS, message)
     settings, knob = step
     revision = render_revision(now.endpoint, settings)
     target = wanted(now, good)

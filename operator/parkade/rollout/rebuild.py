@@ -30,7 +30,6 @@ from parkade.rollout.record import (
     HistoryEntry,
     Phase,
     Quarantined,
-    Recommended,
     Record,
     RejectedSpec,
 )
@@ -65,23 +64,8 @@ def rebuild(
         record = replace(
             record, handled_retries=handled, initial=initial.settings if initial else None
         )
-    record = replace(
-        record,
-        rejected_spec=_rejected_spec(endpoint, status, record),
-        recommended=_recommended(endpoint, status, good),
-    )
+    record = replace(record, rejected_spec=_rejected_spec(endpoint, status, record))
     return replace(record, candidate=_candidate(record, ours, now))
-
-
-def _recommended(
-    endpoint: Endpoint, status: api.EndpointStatus, good: Revision | None
-) -> Recommended | None:
-    seqs = status.recommendation.max_num_seqs if status.recommendation is not None else None
-    if good is None or not seqs or status.observed_generation != endpoint.generation:
-        return None
-    if seqs == good.settings.max_num_seqs:
-        return None
-    return Recommended(seqs, good.fingerprint, tuning_hash(endpoint.spec))
 
 
 def _last_good(

@@ -76,6 +76,8 @@ class Candidate:
     """A person asked for it: a retry, or new initial settings in mode RecommendOnly."""
     note: str = ""
     """Free text of the person who asked for it again."""
+    widened_at: datetime | None = None
+    """When the rest was let follow; None: not yet, or it began with all pods."""
     earlier_ends: tuple[tuple[str, int], ...] | None = None
     """Pods that an earlier try of the same revision left, with the ends that they had; None: not
     looked at yet. Told by clocks once, since those of operator and nodes differ."""
@@ -154,8 +156,8 @@ class Recommended:
 
     max_num_seqs: int
     fingerprint: str
-    tuning: str
-    """Hash of the tuning inputs; under others sizing starts clean."""
+    inputs: str
+    """Hash of what the user tells sizing; under other inputs it starts clean."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +181,8 @@ class Record:
     retry: Retry | None = None
     initial: Settings | None = None
     """tuning.initial as last acted on: in RecommendOnly a new one is the user's wish."""
+    previous_max_num_seqs: int | None = None
+    """What was left for that of the last good revision, under the same fingerprint."""
     recommended: Recommended | None = None
     """Protected from noise as what is in force is; None: what is in force is recommended."""
     ledger: tuple[Mapping[str, Any], ...] = ()
@@ -198,24 +202,10 @@ class Record:
         candidate = self.candidate.revision if self.candidate is not None else None
         return tuple(one for one in (candidate, self.last_good) if one is not None)
 
-    @property
-    def previous_max_num_seqs(self) -> int | None:
-        """The max_num_seqs that was left for the last good one, under the same fingerprint."""
-        good = self.last_good
-        if good is None:
-            return None
-        others = (
-            one.settings.max_num_seqs
-            for one in self.history
-            if (one.verdict, one.fingerprint) == (Verdict.SUCCESSFUL, good.fingerprint)
-            and one.settings.max_num_seqs != good.settings.max_num_seqs
-        )
-        return next(others, None)
-
-    def recommended_max_num_seqs(self, fingerprint: str, tuning: str) -> int | None:
+    def recommended_max_num_seqs(self, fingerprint: str, inputs: str) -> int | None:
         """Return what was recommended last under these inputs; None: nothing but what runs."""
         last = self.recommended
-        if last is None or (last.fingerprint, last.tuning) != (fingerprint, tuning):
+        if last is None or (last.fingerprint, last.inputs) != (fingerprint, inputs):
             return None
         return last.max_num_seqs
 

@@ -133,6 +133,17 @@ def inputs_hash(spec: EndpointSpec) -> str:
     )
 
 
+def sizing_hash(spec: EndpointSpec) -> str:
+    """Return the hash of all that the user tells sizing: under other inputs it starts clean."""
+    told = spec.model_dump(
+        mode="json",
+        exclude_defaults=True,
+        by_alias=True,
+        include={"tuning", "objectives", "workload", "accelerator"},
+    )
+    return short_hash(told)
+
+
 def tuning_hash(spec: EndpointSpec) -> str:
     """Return the hash of the tuning inputs: a change of them forgets what failures taught."""
     return short_hash(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from parkade.api.conditions import Reason
@@ -15,6 +15,7 @@ from parkade.rollout.obstacles import NO_GPU, not_created, stuck
 from parkade.rollout.record import Candidate
 from parkade.rollout.revision import GPU_PRODUCT_LABEL, Revision
 from parkade.rollout.situation import Situation, settings_finding
+from parkade.rollout.trial import Judgement
 
 
 def may_not_replace(now: Situation, candidate: Candidate, no_room: str) -> Finding | None:
@@ -62,14 +63,6 @@ def fits_in_its_place(good: Revision | None, candidate: Candidate, no_room: str)
     return same_product and (no_room == NO_GPU or same_size)
 
 
-def newest_ready(now: Situation, candidate: Candidate) -> datetime:
-    """Return when the newest of its pods became ready; when it began where none is."""
-    return max(
-        (pod.ready_since for pod in _own(now, candidate) if pod.ready_since),
-        default=candidate.since,
-    )
-
-
 def has_others(now: Situation, candidate: Candidate) -> bool:
     """Tell whether pods of other revisions hold room; one that waits for a node holds none."""
     return any(pod.scheduled and pod.revision != candidate.revision.hash for pod in now.pods)
@@ -82,7 +75,7 @@ def waits_for(now: Situation, candidate: Candidate) -> tuple[Reason, str]:
     return why or not_created(now.deployment) or (Reason.ROLLOUT_IN_PROGRESS, "")
 
 
-def rest_lacks_room(now: Situation, candidate: Candidate) -> str | None:
+def rest_lacks_room(now: Situation, candidate: Candidate, judgement: Judgement) -> str | None:
     """Return why the other pods of a tuning candidate found no room for startDeadlineSeconds.
 
     None where one may still come up. What served is then good: to wait on, or to go back, would
@@ -91,9 +84,11 @@ def rest_lacks_room(now: Situation, candidate: Candidate) -> str | None:
     if candidate.origin is not Origin.TUNING:
         return None
     deadline = timedelta(seconds=now.spec.rollout.start_deadline_seconds)
-    if any(pod.scheduled and not pod.is_ready for pod in _own(now, candidate)):
+    others = [pod for pod in _own(now, candidate) if not pod.is_ready]
+    if judgement.soaked < judgement.ready or any(pod.scheduled for pod in others):
         return None
-    if now.now - newest_ready(now, candidate) < deadline:
+    waiting = [pod.unschedulable_since for pod in others if pod.unschedulable_since is not None]
+    if now.now - max([judgement.latest or candidate.since, *waiting]) < deadline:
         return None
     reason, why = waits_for(now, candidate)
     return None if reason is Reason.ROLLOUT_IN_PROGRESS else why

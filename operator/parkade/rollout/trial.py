@@ -31,6 +31,8 @@ class Judgement:
     ready: int = 0
     soaked: int = 0
     """Pods that served for soakSeconds without a restart."""
+    latest: datetime | None = None
+    """When it last came forward."""
     no_room: str = ""
     """What keeps it from a pod beside the others: no GPU, no room on a node, no quota."""
     no_room_for: timedelta | None = None
@@ -64,9 +66,10 @@ class Trial:
 
     @property
     def latest(self) -> datetime:
-        """When one of its pods last became ready, or it began."""
-        moments = (pod.ready_since for pod in self.pods if pod.ready_since is not None)
-        return max([self.candidate.since, *moments])
+        """When it last came forward: it began, was widened, or one of its pods became ready."""
+        own = (self.candidate.since, self.candidate.widened_at)
+        moments = (*own, *(pod.ready_since for pod in self.pods))
+        return max(one for one in moments if one is not None)
 
     @property
     def deadline(self) -> timedelta:
@@ -85,6 +88,7 @@ class Trial:
             self.candidate,
             ready=len(ready),
             soaked=sum(1 for pod in ready if self.has_soaked(pod)),
+            latest=self.latest,
             no_room=lacks,
             no_room_for=lacks_for,
         )

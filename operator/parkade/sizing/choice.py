@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from parkade.api.conditions import Reason
 from parkade.api.status import LimitedBy, TriState
-from parkade.sizing.ladder import snap
+from parkade.sizing.ladder import RUNGS, snap
 from parkade.sizing.result import LIMITS, Bound, BoundKind
 from parkade.sizing.wording import number, rough
 
@@ -81,8 +81,6 @@ class Evidence:
     """The alarm's sentence, where time per token stands still."""
     previous: int | None = None
     """The rung that was left for the one in force."""
-    word: str = "in force"
-    """What sentences call the rung that may move."""
 
     def goes_back(self, wanted: Target) -> bool:
         """Tell whether a soft bound wants the rung that was left.
@@ -101,6 +99,13 @@ class Choice:
     rung: int
     held: Reason | None
     message: str
+    firm: bool = True
+    """The traffic asks for a change now; False: it did, and noise took the reason back."""
+
+
+def hard_limit(bounds: Mapping[BoundKind, Bound]) -> float:
+    """Return what no max_num_seqs may be above, whatever the hysteresis says."""
+    return min(bounds[kind].value or 1.0 for kind in HARD if kind in bounds)
 
 
 def choose(
@@ -113,11 +118,9 @@ def choose(
     """Return the rung to run after hysteresis."""
     if in_force is None:
         return Choice(wanted.rung, None, "")
-    hard = min(bounds[kind].value or 1.0 for kind in HARD if kind in bounds)
-    if in_force > hard or in_force < floor:
+    if in_force > hard_limit(bounds) or in_force < floor:
         message = (
-            f"{in_force} {evidence.word} is outside what the engine and the user allow: "
-            f"{wanted.rung}."
+            f"{in_force} in force is outside what the engine and the user allow: {wanted.rung}."
         )
         return Choice(wanted.rung, None, message)
     return _within(wanted, in_force, evidence)
@@ -127,9 +130,9 @@ def _within(wanted: Target, in_force: int, evidence: Evidence) -> Choice:
     margin = max(evidence.min_gain_percent, 2 * evidence.standard_error_percent)
     moved = 100 * (wanted.unsnapped / in_force - 1)
     if wanted.rung == in_force or (moved > 0) != (wanted.rung > in_force):
-        return Choice(in_force, None, f"{in_force} {evidence.word} is the rung for it.")
+        return Choice(in_force, None, f"{in_force} in force is the rung for it.")
     change = (
-        f"Change: 100 × ({number(wanted.unsnapped, 2)} / {in_force} {evidence.word} - 1) = "
+        f"Change: 100 × ({number(wanted.unsnapped, 2)} / {in_force} in force - 1) = "
         f"{number(moved, 1)} %"
     )
     largest = (
@@ -170,3 +173,34 @@ def _reached(wanted: Target, in_force: int) -> bool:
     if wanted.rung > in_force:
         return wanted.unsnapped >= wanted.rung
     return wanted.unsnapped <= wanted.rung
+
+
+def still_recommended(
+    wanted: Target, choice: Choice, in_force: int, before: int, evidence: Evidence
+) -> Choice | None:
+    """Return what was recommended `before` and is not in force, where noise alone speaks against.
+
+    Half of the hysteresis must be left in its direction, and it must be the rung for the bound
+    within the hysteresis, or the first one on the way.
+    """
+    if wanted.urgent or choice.rung == before or choice.held is Reason.OVERHEAD_BOUND:
+        return None
+    margin = max(evidence.min_gain_percent, 2 * evidence.standard_error_percent)
+    moved = 100 * (wanted.unsnapped / in_force - 1)
+    apart = 100 * (wanted.unsnapped / before - 1)
+    on_its_way = moved >= margin / 2 if before > in_force else moved <= -margin / 2
+    stays = choice.rung == in_force and before == _next(in_force, before)
+    if before == in_force or not on_its_way or not (stays or abs(apart) < margin):
+        return None
+    message = (
+        f"Recommended before: 100 × ({number(wanted.unsnapped, 2)} / {in_force} in force - 1) = "
+        f"{number(moved, 1)} %, at least half of the hysteresis, so {before} stays recommended."
+    )
+    return Choice(before, None, message, firm=choice.rung != in_force)
+
+
+def _next(in_force: int, towards: int) -> int:
+    """Return the rung beside the one in force, in the direction of another."""
+    if towards > in_force:
+        return min((rung for rung in RUNGS if rung > in_force), default=towards)
+    return max((rung for rung in RUNGS if rung < in_force), default=towards)

@@ -5,10 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from parkade.api.conditions import Reason
-from parkade.api.settings import Settings
 from parkade.api.status import TriState, WorkloadBasis
-from parkade.sizing.case import SATURATED_PERCENT, Case, Traffic, bounds_at, saturation
-from parkade.sizing.choice import Choice, Evidence, Target, choose, target
+from parkade.sizing.case import SATURATED_PERCENT, Case, Traffic, saturation
+from parkade.sizing.choice import (
+    Choice,
+    Evidence,
+    Target,
+    choose,
+    hard_limit,
+    still_recommended,
+    target,
+)
 from parkade.sizing.first_token import replicas_needed
 from parkade.sizing.inputs import SizingInputs
 from parkade.sizing.ladder import TOP
@@ -27,48 +34,32 @@ BASELINE_MAX_NUM_SEQS = 32
 def decide(case: Case) -> tuple[Target, Choice]:
     """Return what the bounds want, and the rung to run after hysteresis.
 
-    A recommendation that is not in force yet (nothing may be applied, or not now) is protected
-    like what is: it stays as long as it would stay if it ran.
+    A recommendation that is not in force yet (nothing may be applied, or not now) is not given up
+    for noise; `Choice.firm` says whether the traffic asks for it at this moment.
     """
     if case.traffic.workload is None:
         return _without_traffic(case)
-    wanted, choice = _afresh(case, "in force")
-    before = case.inputs.recommended_max_num_seqs
-    if before is None or case.in_force is None or before in {case.in_force, choice.rung}:
-        return wanted, choice
-    _, kept = _afresh(_were_it_in_force(case, before, case.in_force), "recommended")
-    stays = kept.rung == before and not (before > case.in_force and _is_calm(case))
-    return wanted, (replace(kept, held=None) if stays else choice)
-
-
-def _afresh(case: Case, word: str) -> tuple[Target, Choice]:
-    """Decide by what is in force alone, which sentences call by a word."""
     missed = case.in_force is not None and objectives_at(case, case.in_force).met is False
     smallest = target(case.bounds.by_kind, case.floor)
     wanted = _between(case, relieved(case, smallest, missed=missed))
-    evidence = _evidence(case, wanted, word)
-    return wanted, choose(wanted, case.in_force, case.bounds.by_kind, case.floor, evidence)
-
-
-def _were_it_in_force(case: Case, rung: int, in_force: int) -> Case:
-    inputs = replace(
-        case.inputs,
-        in_force=Settings(rung, case.run_fraction),
-        previous_max_num_seqs=in_force,
-    )
-    at = replace(case.at, inputs=inputs)
-    return replace(case, at=at, bounds=bounds_at(at, case.pool, case.traffic, case.speeds))
+    evidence = _evidence(case, wanted)
+    choice = choose(wanted, case.in_force, case.bounds.by_kind, case.floor, evidence)
+    before, in_force = case.inputs.recommended_max_num_seqs, case.in_force
+    if before is None or in_force is None or (before > in_force and _is_calm(case)):
+        return wanted, choice
+    if not case.floor <= before <= hard_limit(case.bounds.by_kind):
+        return wanted, choice
+    return wanted, still_recommended(wanted, choice, in_force, before, evidence) or choice
 
 
 def _is_calm(case: Case) -> bool:
     """Tell whether a raise that waits has lost its reason: clearly fewer requests queue."""
     workload = case.traffic.workload
     queued = workload.queued_percent if workload is not None else None
-    few = queued is not None and queued <= SATURATED_PERCENT / 2
-    return few or overhead(case.speeds.points) is not None
+    return queued is not None and queued <= SATURATED_PERCENT / 2
 
 
-def _evidence(case: Case, wanted: Target, word: str) -> Evidence:
+def _evidence(case: Case, wanted: Target) -> Evidence:
     kv, speed = case.bounds.kv, case.bounds.speed
     error = 0.0
     if wanted.kind is BoundKind.SPEED and speed is not None:
@@ -81,7 +72,6 @@ def _evidence(case: Case, wanted: Target, word: str) -> Evidence:
         saturated=saturation(case.traffic.workload),
         overhead=overhead(case.speeds.points),
         previous=case.inputs.previous_max_num_seqs,
-        word=word,
     )
 
 

@@ -23,6 +23,9 @@ CITABLE_WINDOWS = 5
 CITABLE_SPREAD_PERCENT = 8.0
 """The measured ladder spread by 1 to 8 % at 32 and above, and was too noisy to cite below."""
 
+MANY_PREEMPTIONS = 0.1
+"""Preemptions for each finished request from which on they count as many."""
+
 
 class PointSource(StrEnum):
     """Where a point was measured."""
@@ -63,7 +66,7 @@ class SpeedPoint:
     kv_share: float | None = None
     """Share of the KV cache that so many requests hold, 0 to 1."""
     preemptions_per_request: float | None = None
-    """Preemptions for each finished request, in the window where they were most."""
+    """Preemptions for each finished request, while so much of it was held."""
     pod: str = ""
     fingerprint: str = ""
     measured_at: str = ""
@@ -99,6 +102,11 @@ class SpeedPoint:
         """Whether a decision or a report may rest on this point."""
         enough = len(self.output_tokens_per_second_per_request) >= CITABLE_WINDOWS
         return enough and self.spread_percent <= CITABLE_SPREAD_PERCENT
+
+    @property
+    def preempted(self) -> bool:
+        """Whether requests pushed one another out, and it is known how full the pool was."""
+        return bool(self.kv_share) and (self.preemptions_per_request or 0.0) >= MANY_PREEMPTIONS
 
     def to_dict(self) -> dict[str, Any]:
         """Return the point as JSON for the durable record."""

@@ -178,17 +178,28 @@ def _with(
 ) -> SpeedPoint:
     own = new.time_per_output_token
     count = len(values)
-    worst = max(new, old, key=lambda one: one.preemptions_per_request or 0.0)
+    fullest = _that_preempted(old, new)
     return replace(
         new,
-        kv_share=worst.kv_share,
-        preemptions_per_request=worst.preemptions_per_request,
+        kv_share=fullest.kv_share,
+        preemptions_per_request=fullest.preemptions_per_request,
         concurrency=(count * old.concurrency + new.concurrency) / (count + 1),
         output_tokens_per_second_per_request=(*values, *new.output_tokens_per_second_per_request),
         time_to_first_token_seconds=(*first, *new.time_to_first_token_seconds),
         time_per_output_token=added(old.time_per_output_token, own, factor) if own else None,
         newest_time_per_output_token=own,
     )
+
+
+def _that_preempted(old: SpeedPoint, new: SpeedPoint) -> SpeedPoint:
+    """Return the window that tells from which share of the pool on requests push one another out.
+
+    A window that is as full and calm takes it back.
+    """
+    share, known = new.kv_share or 0.0, old.kv_share or 0.0
+    if not old.preempted or (share < known if new.preempted else share >= known):
+        return new
+    return old
 
 
 def _is_news(old: SpeedPoint | None, new: SpeedPoint, now: datetime) -> bool:
@@ -200,6 +211,8 @@ def _is_news(old: SpeedPoint | None, new: SpeedPoint, now: datetime) -> bool:
     if after > before and before < CITABLE_WINDOWS:
         return True
     if abs(100 * (new.speed / old.speed - 1)) >= MATERIAL_PERCENT:
+        return True
+    if new.preempted != old.preempted:
         return True
     time = _time(old)
     return time is None or now - time > MAX_AGE / 2

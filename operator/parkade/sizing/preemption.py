@@ -13,27 +13,23 @@ from dataclasses import replace
 from parkade.sizing.case import Case
 from parkade.sizing.choice import Target
 from parkade.sizing.ladder import RUNGS, snap
-from parkade.sizing.ledger import SpeedPoint
+from parkade.sizing.ledger import MANY_PREEMPTIONS
 from parkade.sizing.result import BoundKind
 from parkade.sizing.wording import number
-
-MANY_PREEMPTIONS = 0.1
-"""Preemptions for each finished request from which on they count as many."""
 
 
 def relieved(case: Case, wanted: Target, *, missed: bool) -> Target:
     """Return the target below where preemptions are or were many. `missed`: an objective is.
 
-    One rung below what is in force where they are many now; no raise, and no smaller step down,
-    to where the ledger knows them to be many.
+    At least one rung below what is in force where they are many now; no raise, and no smaller
+    step down, to where the ledger knows them to be many.
     """
     in_force = case.in_force
     if in_force is None or case.inputs.spec.objectives is None:
         return wanted
-    if missed and wanted.rung >= in_force:
-        lower = _below_what_runs(case, wanted, in_force)
-        if lower is not None:
-            return lower
+    lower = _below_what_runs(case, wanted, in_force) if missed else None
+    if lower is not None:
+        return lower
     moves = wanted.rung > in_force or (missed and wanted.rung < in_force)
     return _below_what_preempted(case, wanted, in_force) if moves else wanted
 
@@ -44,43 +40,43 @@ def _below_what_runs(case: Case, wanted: Target, in_force: int) -> Target | None
         return None
     preemptions = workload.in_flight.preemptions
     each = preemptions / max(1.0, workload.requests)
-    rung = max(case.floor, snap(in_force - 1, in_force - 1))
+    rung = min(wanted.rung, max(case.floor, snap(in_force - 1, in_force - 1)))
     if each < MANY_PREEMPTIONS or rung >= in_force:
         return None
     sentence = (
         f"Preemptions: {number(preemptions, 1)} preemptions / {number(workload.requests, 1)} "
-        f"requests = {number(each)} for each, and an objective is missed, so the rung below "
-        f"{in_force} is tried."
+        f"requests = {number(each)} for each, and an objective is missed, so {rung}, below "
+        f"{in_force}, is tried."
     )
     return replace(_lowered(wanted, rung, sentence), urgent=True)
 
 
 def _below_what_preempted(case: Case, wanted: Target, in_force: int) -> Target:
+    """Stop where the pool would be as full; a raise keeps minGainPercent away from it."""
     bound = case.bounds.by_kind.get(BoundKind.KV_CACHE)
-    known = [one for one in case.inputs.ledger if _preempted(one)]
+    known = [one for one in case.inputs.ledger if one.preempted]
     if bound is None or bound.value is None or not known:
         return wanted
-    fullest = min(known, key=lambda one: one.kv_share or 1.0)
-    share = fullest.kv_share or 1.0
-    most = bound.value * share
+    point = min(known, key=lambda one: one.kv_share or 1.0)
+    raises = wanted.rung > in_force
+    spare = 1 + float(case.inputs.spec.tuning.min_gain_percent) / 100 if raises else 1.0
+    share = point.kv_share or 1.0
+    most = bound.value * share / spare
     if wanted.rung < most:
         return wanted
     below = max((rung for rung in RUNGS if rung < most), default=RUNGS[0])
-    rung = max(case.floor, below, in_force if wanted.rung > in_force else 0)
+    rung = max(case.floor, below, in_force if raises else 0)
     if rung >= wanted.rung:
         return wanted
+    apart = f" / {number(spare)}" if raises else ""
+    why = " (minGainPercent below it)" if raises else ""
     sentence = (
-        f"Preemptions: {number(bound.value)} requests × {number(share)} of the pool = "
-        f"{number(most)} requests; with the pool as full as that there were "
-        f"{number(fullest.preemptions_per_request or 0.0)} for each request, so {rung} and not "
+        f"Preemptions: {number(bound.value)} requests × {number(share)} of the pool{apart} = "
+        f"{number(most)} requests{why}; with so much of the pool held there were "
+        f"{number(point.preemptions_per_request or 0.0)} for each request, so {rung} and not "
         f"{wanted.rung}."
     )
     return _lowered(wanted, rung, sentence)
-
-
-def _preempted(point: SpeedPoint) -> bool:
-    many = (point.preemptions_per_request or 0.0) >= MANY_PREEMPTIONS
-    return many and point.kv_share is not None and point.kv_share > 0
 
 
 def _lowered(wanted: Target, rung: int, sentence: str) -> Target:

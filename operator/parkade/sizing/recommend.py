@@ -169,7 +169,8 @@ def _sizing(case: Case, wanted: Target, choice: Choice) -> Sizing:
         footprint=kv.footprint if kv else None,
         observed=case.traffic.observed,
         held=choice.held,
-        held_message=choice.message if choice.held else "",
+        held_message="" if choice.held is None and choice.firm else choice.message,
+        firm=choice.firm,
         needs_replicas=replicas,
         overhead_bound=alarm is not None,
         explanation=explanation(

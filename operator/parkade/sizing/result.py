@@ -163,10 +163,14 @@ class Sizing:
     """Why the settings in force stay: Unsaturated, WithinHysteresis, OverheadBound,
     InsufficientEvidence; None where they change or are right."""
     held_message: str
+    """Why they stay, or why a recommendation does; empty where they change or are right."""
     needs_replicas: int | None
     """Pods that would meet the objectives; None: these do, or it is not known."""
     overhead_bound: bool
     explanation: tuple[str, ...]
+    firm: bool = True
+    """False: the max_num_seqs was recommended before, and the traffic does not quite ask for a
+    change now."""
     warnings: tuple[str, ...] = ()
 
     def to_status(self) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from parkade.rollout.actions import Action, Desired, Fleet, Plan, PlanInputs
 from parkade.rollout.plan import plan
 from parkade.rollout.record import Record
 from parkade.rollout.render import render_revision
-from parkade.rollout.revision import tuning_hash
+from parkade.rollout.revision import sizing_hash, tuning_hash
 from rollout.support import endings
 from rollout.support.driver import NO_OBJECTIVES, OBSERVED, Operator, build_status
 from rollout.support.happenings import EVENTS
@@ -271,14 +271,14 @@ class History:
         noisy = max(1, round(self.wish * noise.uniform(0.97, 1.03)))
         cap = record.max_num_seqs_cap(fingerprint, tuning)
         noisy = noisy if cap is None else min(noisy, cap)
-        seqs, initial = noisy, endpoint.spec.tuning.initial
+        seqs, initial, firm = noisy, endpoint.spec.tuning.initial, True
         if good is not None:
             held = good.settings
             if abs(noisy - held.max_num_seqs) <= 0.1 * held.max_num_seqs:
                 seqs = held.max_num_seqs
-            before = record.recommended_max_num_seqs(fingerprint, tuning)
-            if before is not None and abs(noisy - before) <= 0.1 * before:
-                seqs = before
+            before = record.recommended_max_num_seqs(fingerprint, sizing_hash(endpoint.spec))
+            if before is not None and _still(before, noisy, held.max_num_seqs):
+                seqs, firm = before, seqs != held.max_num_seqs
             left = free - float(held.gpu_memory_utilization) * TOTAL
             if headroom - 0.5 * GIB <= left <= headroom + 3 * GIB:
                 utilization = held.gpu_memory_utilization
@@ -288,10 +288,18 @@ class History:
             first = initial.settings
         settings = None if self.blind else Settings(seqs, utilization)
         reason = Reason.APPLIED if settings is not None else Reason.INSUFFICIENT_EVIDENCE
-        return Desired(settings, reason, "", first, total_bytes=TOTAL, headroom_bytes=headroom)
+        return Desired(
+            settings, reason, "", first, firm=firm, total_bytes=TOTAL, headroom_bytes=headroom
+        )
 
     def _fingerprint(self, endpoint: Endpoint, some: Settings) -> str:
         if endpoint.generation not in self.fingerprints:
             made = render_revision(endpoint, some).fingerprint
             self.fingerprints[endpoint.generation] = made
         return self.fingerprints[endpoint.generation]
+
+
+def _still(before: int, noisy: int, held: int) -> bool:
+    """Half of the hysteresis is left towards what was recommended."""
+    moved, towards = noisy / held - 1, before - held
+    return abs(noisy / before - 1) <= 0.1 and moved * towards > 0 and abs(moved) >= 0.05
