@@ -91,3 +91,10 @@ def test_a_bound_below_what_runs_is_taken_at_once_where_they_are_many(usage):
     running = Settings(40, fraction("0.9521"))
     found = cases.sized(spec, work=work, in_force=running, previous_max_num_seqs=32)
     assert found.settings.max_num_seqs <= 32
+
+
+def test_a_step_within_the_hysteresis_is_not_called_beyond_it():
+    sizing = sized(40, preemptions=300.0, tuning={"minGainPercent": 30})
+    assert sizing.explanation[-1] == (
+        "Change: 100 × (32 / 40 in force - 1) = -20 %, and the hysteresis does not hold it: 32."
+    )

@@ -143,7 +143,8 @@ def _within(wanted: Target, in_force: int, evidence: Evidence) -> Choice:
         message = f"{change}, less than {largest}: {in_force} stays."
         return Choice(in_force, Reason.WITHIN_HYSTERESIS, message)
     held = _held(wanted, in_force, evidence, change)
-    return held or Choice(wanted.rung, None, f"{change}, beyond {largest}: {wanted.rung}.")
+    why = f"beyond {largest}" if abs(moved) >= margin else "and the hysteresis does not hold it"
+    return held or Choice(wanted.rung, None, f"{change}, {why}: {wanted.rung}.")
 
 
 def _held(wanted: Target, in_force: int, evidence: Evidence, change: str) -> Choice | None:
