@@ -80,17 +80,17 @@ def test_it_holds_for_what_sizing_was_told(spec) -> None:
 WANED = Desired(settings(32), Reason.APPLIED, "Half of it is left.", firm=False)
 
 
-@pytest.mark.parametrize(
-    ("inputs", "reason"),
-    [
-        pytest.param(held(desired=WANED), Reason.WOULD_INTERRUPT_SERVING, id="a gate is closed"),
-        pytest.param(at_rest(desired=WANED), Reason.WITHIN_HYSTERESIS, id="no gate is"),
-    ],
-)
-def test_what_noise_speaks_against_stays_recommended_and_starts_nothing(inputs, reason) -> None:
-    found = plan(inputs)
-    assert (found.action, found.reason) == (Action.HOLD, reason)
+def test_what_noise_speaks_against_stays_recommended_while_a_gate_is_closed() -> None:
+    found = plan(held(desired=WANED))
+    assert (found.action, found.reason) == (Action.HOLD, Reason.WOULD_INTERRUPT_SERVING)
     assert found.record.recommended.max_num_seqs == 32
+
+
+def test_where_no_gate_is_closed_it_starts_nothing_and_is_given_up() -> None:
+    found = plan(at_rest(desired=WANED, record={"recommended": NOTED}))
+    assert (found.action, found.reason) == (Action.HOLD, Reason.WITHIN_HYSTERESIS)
+    assert found.record.recommended is None
+    assert found.requeue_after_seconds == 1.0
 
 
 def test_the_fraction_does_not_wait_for_that() -> None:

@@ -123,7 +123,8 @@ def _with_recommendation(now: Situation, found: Plan) -> Plan:
         return found  # what runs is named for want of anything better
     if now.user_change(good) is not None:
         return found  # it is for another fingerprint
-    runs = wanted.max_num_seqs == good.settings.max_num_seqs
+    given_up = found.reason is Reason.WITHIN_HYSTERESIS  # nothing but noise kept it from starting
+    runs = given_up or wanted.max_num_seqs == good.settings.max_num_seqs
     inputs = sizing_hash(now.spec)
     noted = None if runs else Recommended(wanted.max_num_seqs, good.fingerprint, inputs)
     return replace(found, record=replace(found.record, recommended=noted))

@@ -229,8 +229,9 @@ def turn_one_knob(now: Situation) -> Plan | None:
         return None
     step = next_step(now, good, firmly=True)
     if step is None:
-        message = f"{described(good.settings)} runs on for now. {now.desired.message}"
-        return now.plan(Action.HOLD, Reason.WITHIN_HYSTERESIS, message)
+        message = f"{described(good.settings)} runs on: nothing else kept a change that waited."
+        plan = now.plan(Action.HOLD, Reason.WITHIN_HYSTERESIS, message)
+        return replace(plan, requeue_after_seconds=1.0)  # sized without it
     settings, knob = step
     revision = render_revision(now.endpoint, settings)
     target = wanted(now, good)

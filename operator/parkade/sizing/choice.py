@@ -182,7 +182,7 @@ def still_recommended(
     """Return what was recommended `before` and is not in force, where noise alone speaks against.
 
     Half of the hysteresis must be left in its direction, and it must be the rung for the bound
-    within the hysteresis, or the first one on the way.
+    within minGainPercent, or the first one on the way.
     """
     if wanted.urgent or choice.rung == before or choice.held is Reason.OVERHEAD_BOUND:
         return None
@@ -191,7 +191,11 @@ def still_recommended(
     apart = 100 * (wanted.unsnapped / before - 1)
     on_its_way = moved >= margin / 2 if before > in_force else moved <= -margin / 2
     stays = choice.rung == in_force and before == _next(in_force, before)
-    if before == in_force or not on_its_way or not (stays or abs(apart) < margin):
+    if (
+        before == in_force
+        or not on_its_way
+        or not (stays or abs(apart) < evidence.min_gain_percent)
+    ):
         return None
     message = (
         f"Recommended before: 100 × ({number(wanted.unsnapped, 2)} / {in_force} in force - 1) = "
