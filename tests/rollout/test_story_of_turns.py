@@ -29,6 +29,15 @@ def lose_all_but_one(operator: Operator) -> None:
         operator.world.lose_pod(pod, "DeletionByTaintManager")
 
 
+def use_up_the_quota(operator: Operator) -> None:
+    """It is lowered by one, and an old pod is evicted."""
+    operator.world.quota = len(operator.world.live) - 1
+    operator.world.lose_pod(
+        next(one for one in operator.world.live if one not in own(operator)),
+        "EvictionByEvictionAPI",
+    )
+
+
 def test_what_served_is_promoted_where_the_rest_finds_no_gpu() -> None:
     operator = widening()
     lose_all_but_one(operator)
@@ -61,11 +70,7 @@ def test_a_users_change_waits_for_the_gpus_that_it_asks_for() -> None:
 
 def test_a_quota_that_is_used_up_meanwhile_leads_to_one_pod_at_a_time() -> None:
     operator = widening()
-    operator.world.quota = len(operator.world.live) - 1
-    operator.world.lose_pod(
-        next(one for one in operator.world.live if one not in own(operator)),
-        "EvictionByEvictionAPI",
-    )
+    use_up_the_quota(operator)
     found = operator.until(Action.DEPLOY, seconds=300)
     assert found.message == "The quota takes no further pod: pods are replaced one at a time."
     assert "2 pods served" in operator.until(Action.PROMOTE).message
@@ -73,11 +78,7 @@ def test_a_quota_that_is_used_up_meanwhile_leads_to_one_pod_at_a_time() -> None:
 
 def test_with_surge_alone_a_used_up_quota_takes_the_candidate_back() -> None:
     operator = widening(rollout={"strategy": "Surge"})
-    operator.world.quota = len(operator.world.live) - 1
-    operator.world.lose_pod(
-        next(one for one in operator.world.live if one not in own(operator)),
-        "EvictionByEvictionAPI",
-    )
+    use_up_the_quota(operator)
     found = operator.until(Action.WITHDRAW)
     assert "exceeded quota" in found.message
     assert operator.record().history[0].verdict is Verdict.INCONCLUSIVE

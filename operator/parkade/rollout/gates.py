@@ -79,7 +79,7 @@ def not_all_ready(now: Situation) -> Plan | None:
     good, deployment = now.record.last_good, now.deployment
     if good is None:
         return None
-    own = sum(1 for pod in now.pods if pod.is_ready and pod.revision == good.hash)
+    own = sum(1 for pod in now.pods_of(good) if pod.is_ready)
     settled = deployment is not None and deployment.is_settled and deployment.revision == good.hash
     if settled and own == now.spec.replicas:
         return None

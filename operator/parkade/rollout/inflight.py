@@ -39,7 +39,7 @@ def no_room_beside(now: Situation) -> Plan | None:
     waited = judgement.no_room_for
     if now.spec.rollout.strategy is not Strategy.AUTO or waited is None or waited < SURGE_PATIENCE:
         return None
-    others = [pod for pod in now.pods if pod.revision != candidate.revision.hash]
+    others = now.pods_beside(candidate.revision)
     if not others or not fits_in_its_place(now.record.last_good, candidate, judgement.no_room):
         return None
     if candidate.origin is Origin.TUNING:
@@ -58,7 +58,7 @@ def candidate_passed(now: Situation) -> Plan | None:
         return None
     if deployment is None or deployment.revision != candidate.revision.hash:
         return None
-    alone = all(pod.revision == candidate.revision.hash for pod in now.pods)
+    alone = not now.pods_beside(candidate.revision)
     if deployment.is_settled and alone and judgement.soaked >= max(1, now.spec.replicas):
         return _promote(now, candidate, judgement)
     if candidate.phase is Phase.FULL:
@@ -83,7 +83,7 @@ def _blocked(now: Situation, candidate: Candidate, judgement: Judgement, budget:
     patience = timedelta(
         seconds=now.spec.rollout.soak_seconds + now.spec.rollout.start_deadline_seconds
     )
-    if candidate.surge and now.now - (judgement.latest or candidate.since) >= patience:
+    if candidate.surge and now.now - judgement.latest >= patience:
         return withdraw(now, Reason.BLOCKED_BY_DISRUPTION_BUDGET, message, back_off=True)
     plan = now.plan(Action.HOLD, Reason.BLOCKED_BY_DISRUPTION_BUDGET, message)
     return replace(plan, requeue_after_seconds=LOOK_AGAIN_SECONDS)

@@ -55,6 +55,14 @@ def not_created(deployment: DeploymentState | None) -> tuple[Reason, str] | None
     return (Reason.QUOTA_EXCEEDED, f"No pod can be created: {error}") if error else None
 
 
+def held_up(
+    pods: Iterable[PodState], deployment: DeploymentState | None
+) -> tuple[Reason, str] | None:
+    """Return why the pods that do not serve yet are held up: one of them, else their creation."""
+    known = (stuck(pod) for pod in pods if not (pod.is_ready or pod.deleting))
+    return next((one for one in known if one is not None), None) or not_created(deployment)
+
+
 def stuck(pod: PodState) -> tuple[Reason, str] | None:
     """Return why a pod does not start, which time alone does not mend; None where it may."""
     if pod.unschedulable_message:

@@ -49,11 +49,9 @@ def revert_needs_room(now: Situation) -> Plan | None:
     good = now.record.last_good
     if good is None or not now.record.surge:
         return None
-    waiting = [
-        pod for pod in now.pods if pod.revision == good.hash and pod.unschedulable_since is not None
-    ]
+    waiting = [pod for pod in now.pods_of(good) if pod.unschedulable_since is not None]
     lacks, lacks_for = no_room(waiting, None, now.now, now.now)
-    alone = all(pod.revision == good.hash for pod in now.pods)
+    alone = not now.pods_beside(good)
     if lacks_for is None or lacks_for < SURGE_PATIENCE or alone:
         return None
     message = f"{lacks} beside those to be replaced: they are replaced one at a time."
@@ -100,7 +98,7 @@ def less_than_what_fails(now: Situation) -> Plan | None:
     good = now.record.last_good
     if good is None or now.ready > 0 or now.spec.replicas == 0 or last_good_fails(now) is None:
         return None
-    own = {pod.uid for pod in now.pods if pod.revision == good.hash}
+    own = {pod.uid for pod in now.pods_of(good)}
     blamed = any(
         uid in own and cause.blame is Blame.SETTINGS
         for (uid, _), cause in now.inputs.evidence.items()
@@ -122,8 +120,8 @@ def last_good_fails(now: Situation) -> Plan | None:
     good = now.record.last_good
     if good is None or now.spec.replicas == 0:
         return None
-    own = [pod for pod in now.pods if pod.revision == good.hash]
-    found = [one for one in (_failure(now, pod) for pod in own) if one is not None]
+    failures = (_failure(now, pod) for pod in now.pods_of(good))
+    found = [one for one in failures if one is not None]
     if not found:
         return None
     message = (

@@ -10,8 +10,7 @@ from parkade.api.conditions import Reason
 from parkade.api.spec import Interruption
 from parkade.api.status import Origin
 from parkade.rollout.actions import Finding
-from parkade.rollout.observed import PodState
-from parkade.rollout.obstacles import NO_GPU, not_created, stuck
+from parkade.rollout.obstacles import NO_GPU, held_up
 from parkade.rollout.record import Candidate
 from parkade.rollout.revision import GPU_PRODUCT_LABEL, Revision
 from parkade.rollout.situation import Situation, settings_finding
@@ -23,7 +22,7 @@ def may_not_replace(now: Situation, candidate: Candidate, no_room: str) -> Findi
 
     The pods of the candidate itself are never taken away for more of them.
     """
-    if not any(pod.is_ready for pod in now.pods if pod.revision != candidate.revision.hash):
+    if now.ready_beside(candidate.revision) == 0:
         return None
     budget = now.blocking_budget()
     if budget is not None:
@@ -65,14 +64,13 @@ def fits_in_its_place(good: Revision | None, candidate: Candidate, no_room: str)
 
 def has_others(now: Situation, candidate: Candidate) -> bool:
     """Tell whether pods of other revisions hold room; one that waits for a node holds none."""
-    return any(pod.scheduled and pod.revision != candidate.revision.hash for pod in now.pods)
+    return any(pod.scheduled for pod in now.pods_beside(candidate.revision))
 
 
 def waits_for(now: Situation, candidate: Candidate) -> tuple[Reason, str]:
     """Return what the pods wait for that are not there yet, beside some that served."""
-    known = (stuck(pod) for pod in _own(now, candidate) if not pod.is_ready)
-    why = next((one for one in known if one is not None), None)
-    return why or not_created(now.deployment) or (Reason.ROLLOUT_IN_PROGRESS, "")
+    why = held_up(now.pods_of(candidate.revision), now.deployment)
+    return why or (Reason.ROLLOUT_IN_PROGRESS, "")
 
 
 def rest_lacks_room(now: Situation, candidate: Candidate, judgement: Judgement) -> str | None:
@@ -84,18 +82,14 @@ def rest_lacks_room(now: Situation, candidate: Candidate, judgement: Judgement) 
     if candidate.origin is not Origin.TUNING:
         return None
     deadline = timedelta(seconds=now.spec.rollout.start_deadline_seconds)
-    others = [pod for pod in _own(now, candidate) if not pod.is_ready]
+    others = [pod for pod in now.pods_of(candidate.revision) if not pod.is_ready]
     if judgement.soaked < judgement.ready or any(pod.scheduled for pod in others):
         return None
     waiting = [pod.unschedulable_since for pod in others if pod.unschedulable_since is not None]
-    if now.now - max([judgement.latest or candidate.since, *waiting]) < deadline:
+    if now.now - max([judgement.latest, *waiting]) < deadline:
         return None
     reason, why = waits_for(now, candidate)
     return None if reason is Reason.ROLLOUT_IN_PROGRESS else why
-
-
-def _own(now: Situation, candidate: Candidate) -> list[PodState]:
-    return [pod for pod in now.pods if pod.revision == candidate.revision.hash]
 
 
 def _product(pod_spec: Mapping[str, Any]) -> Any:

@@ -94,9 +94,17 @@ class Situation:
         """Pods that serve, of whatever revision."""
         return sum(1 for pod in self.pods if pod.is_ready)
 
+    def pods_of(self, revision: Revision) -> list[PodState]:
+        """Pods of this revision."""
+        return [pod for pod in self.pods if pod.revision == revision.hash]
+
+    def pods_beside(self, revision: Revision) -> list[PodState]:
+        """Pods of all other revisions."""
+        return [pod for pod in self.pods if pod.revision != revision.hash]
+
     def ready_beside(self, revision: Revision) -> int:
         """Pods that serve and are not of this revision."""
-        return sum(1 for pod in self.pods if pod.is_ready and pod.revision != revision.hash)
+        return sum(1 for pod in self.pods_beside(revision) if pod.is_ready)
 
     def user_change(self, running: Revision) -> Revision | None:
         """Return the spec's template with the running knobs, where a user changed more than them.
@@ -179,7 +187,7 @@ class Situation:
 
         Of one pod it would take the only one away; with more, one stays.
         """
-        others = any(pod.revision != candidate.revision.hash for pod in self.pods)
+        others = bool(self.pods_beside(candidate.revision))
         one_at_a_time = candidate.origin is Origin.TUNING and not candidate.surge
         last = self.deployment is not None and self.deployment.replicas > self.spec.replicas == 1
         return not (others and one_at_a_time and last) or self.may_interrupt()

@@ -24,7 +24,7 @@ from parkade.api.conditions import (
 )
 from parkade.api.quantity import quantity
 from parkade.rollout.actions import Action, Finding, Plan, PlanInputs
-from parkade.rollout.obstacles import not_created, stuck
+from parkade.rollout.obstacles import held_up
 from parkade.rollout.record import HistoryEntry, Phase, Quarantined, Record
 from parkade.rollout.render import selector_text
 from parkade.rollout.revision import Revision
@@ -134,9 +134,7 @@ def _not_serving(inputs: PlanInputs, plan: Plan) -> Finding:
         return Finding(ConditionStatus.FALSE, plan.reason, plan.message)
     if plan.record.candidate is not None or plan.action is not Action.HOLD:
         return Finding(ConditionStatus.FALSE, Reason.ROLLOUT_IN_PROGRESS, plan.message)
-    held_up = (stuck(pod) for pod in inputs.pods if not (pod.is_ready or pod.deleting))
-    known = next((one for one in held_up if one is not None), None)
-    why = known or not_created(inputs.deployment) or (Reason.NO_READY_PODS, "No pod is ready.")
+    why = held_up(inputs.pods, inputs.deployment) or (Reason.NO_READY_PODS, "No pod is ready.")
     return Finding(ConditionStatus.FALSE, *why)
 
 

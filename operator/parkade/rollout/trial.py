@@ -26,13 +26,13 @@ class Judgement:
     message: str
     candidate: Candidate
     """With all that was seen of its pods so far."""
+    latest: datetime
+    """When it last came forward."""
     blamed: SeenTermination | None = None
     """The termination that decided."""
     ready: int = 0
     soaked: int = 0
     """Pods that served for soakSeconds without a restart."""
-    latest: datetime | None = None
-    """When it last came forward."""
     no_room: str = ""
     """What keeps it from a pod beside the others: no GPU, no room on a node, no quota."""
     no_room_for: timedelta | None = None
@@ -86,9 +86,9 @@ class Trial:
             reason,
             message,
             self.candidate,
+            self.latest,
             ready=len(ready),
             soaked=sum(1 for pod in ready if self.has_soaked(pod)),
-            latest=self.latest,
             no_room=lacks,
             no_room_for=lacks_for,
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from parkade.api.conditions import Reason
 from parkade.api.status import LimitedBy, TriState
-from parkade.sizing.ladder import RUNGS, snap
+from parkade.sizing.ladder import rung_above, rung_below, snap
 from parkade.sizing.result import LIMITS, Bound, BoundKind
 from parkade.sizing.wording import number, rough
 
@@ -82,6 +82,11 @@ class Evidence:
     previous: int | None = None
     """The rung that was left for the one in force."""
 
+    @property
+    def margin_percent(self) -> float:
+        """The hysteresis: minGainPercent or two standard errors, whichever is more."""
+        return max(self.min_gain_percent, 2 * self.standard_error_percent)
+
     def goes_back(self, wanted: Target) -> bool:
         """Tell whether a soft bound wants the rung that was left.
 
@@ -127,7 +132,7 @@ def choose(
 
 
 def _within(wanted: Target, in_force: int, evidence: Evidence) -> Choice:
-    margin = max(evidence.min_gain_percent, 2 * evidence.standard_error_percent)
+    margin = evidence.margin_percent
     moved = 100 * (wanted.unsnapped / in_force - 1)
     if wanted.rung == in_force or (moved > 0) != (wanted.rung > in_force):
         return Choice(in_force, None, f"{in_force} in force is the rung for it.")
@@ -186,11 +191,12 @@ def still_recommended(
     """
     if wanted.urgent or choice.rung == before or choice.held is Reason.OVERHEAD_BOUND:
         return None
-    margin = max(evidence.min_gain_percent, 2 * evidence.standard_error_percent)
+    margin = evidence.margin_percent
     moved = 100 * (wanted.unsnapped / in_force - 1)
     apart = 100 * (wanted.unsnapped / before - 1)
     on_its_way = moved >= margin / 2 if before > in_force else moved <= -margin / 2
-    stays = choice.rung == in_force and before == _next(in_force, before)
+    beside = rung_above(in_force) if before > in_force else rung_below(in_force)
+    stays = choice.rung == in_force and before == beside
     if (
         before == in_force
         or not on_its_way
@@ -202,10 +208,3 @@ def still_recommended(
         f"{number(moved, 1)} %, at least half of the hysteresis, so {before} stays recommended."
     )
     return Choice(before, None, message, firm=choice.rung != in_force)
-
-
-def _next(in_force: int, towards: int) -> int:
-    """Return the rung beside the one in force, in the direction of another."""
-    if towards > in_force:
-        return min((rung for rung in RUNGS if rung > in_force), default=towards)
-    return max((rung for rung in RUNGS if rung < in_force), default=towards)

@@ -23,6 +23,16 @@ RUNGS = _rungs()
 """1 to 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128, ... 1024."""
 
 
+def rung_below(value: float) -> int:
+    """Return the largest rung below a value; 1 where none is."""
+    return max((rung for rung in RUNGS if rung < value), default=RUNGS[0])
+
+
+def rung_above(value: float) -> int:
+    """Return the smallest rung above a value; the top where none is."""
+    return min((rung for rung in RUNGS if rung > value), default=TOP)
+
+
 def snap(value: float, ceiling: float = TOP) -> int:
     """Return the rung nearest to `value` that is not above `ceiling`; at least 1.
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from parkade.sizing.case import Case
 from parkade.sizing.choice import Target
-from parkade.sizing.ladder import RUNGS, snap
+from parkade.sizing.ladder import rung_below
 from parkade.sizing.ledger import MANY_PREEMPTIONS
 from parkade.sizing.result import BoundKind
 from parkade.sizing.wording import number
@@ -40,7 +40,7 @@ def _below_what_runs(case: Case, wanted: Target, in_force: int) -> Target | None
         return None
     preemptions = workload.in_flight.preemptions
     each = preemptions / max(1.0, workload.requests)
-    rung = min(wanted.rung, max(case.floor, snap(in_force - 1, in_force - 1)))
+    rung = min(wanted.rung, max(case.floor, rung_below(in_force)))
     if each < MANY_PREEMPTIONS or rung >= in_force:
         return None
     sentence = (
@@ -64,8 +64,7 @@ def _below_what_preempted(case: Case, wanted: Target, in_force: int) -> Target:
     most = bound.value * share / spare
     if wanted.rung < most:
         return wanted
-    below = max((rung for rung in RUNGS if rung < most), default=RUNGS[0])
-    rung = max(case.floor, below, in_force if raises else 0)
+    rung = max(case.floor, rung_below(most), in_force if raises else 0)
     if rung >= wanted.rung:
         return wanted
     apart = f" / {number(spare)}" if raises else ""
