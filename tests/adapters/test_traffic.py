@@ -101,6 +101,7 @@ def test_cached_tokens_by_the_engine_s_age(changes, cached):
     ("table", "expected", "reason"),
     [
         pytest.param({}, (), Reason.NO_SERIES, id="no series at all"),
+        pytest.param({}, ("pod-1",), Reason.NO_SERIES, id="no series, and a pod is ready"),
         pytest.param(
             busy_pod(), ("pod-1", "pod-2"), Reason.PARTIAL_DATA, id="a ready pod is missing"
         ),
@@ -159,6 +160,13 @@ def test_what_can_not_be_told_has_its_reason(table, expected, reason):
     answer = gate(reading_of(table, expected=expected), min_requests=1)
     assert isinstance(answer, CannotTell)
     assert answer.reason is reason
+
+
+def test_where_only_pods_that_are_gone_are_known_all_ready_ones_are_missing():
+    gone = busy_pod("gone", newest=[])
+    answer = gate(reading_of(gone, expected=("pod-1", "pod-2")), min_requests=1)
+    assert answer.reason is Reason.PARTIAL_DATA
+    assert "2 of 2 pods are missing" in answer.message
 
 
 def test_a_partial_answer_decides_nothing():

@@ -105,7 +105,7 @@ class Traffic:
             time_per_output_token=histogram_of(own, "token_time"),
             time_to_first_token=histogram_of(own, "first_token"),
             tokens_per_step=_tokens_per_step(values),
-            pods=max(len(fresh), 1),
+            pods=len(fresh),
             age_seconds=self._age(values),
             warnings=self.warnings,
             missing_pods=len(set(expected_pods) - fresh),

@@ -70,9 +70,10 @@ class WorkloadReading:
 
 def gate(reading: WorkloadReading, *, min_requests: int) -> Workload | CannotTell:
     """Return the workload, or the first reason why the reading may not decide."""
-    refusal = _source(reading)
-    if refusal is not None:
-        return refusal
+    if reading.warnings:
+        return CannotTell(
+            Reason.PARTIAL_DATA, f"The answer is incomplete by its own word: {reading.warnings[0]}"
+        )
     if reading.prompt_tokens is None or reading.output_tokens is None:
         return CannotTell(
             Reason.NO_SERIES,
@@ -80,6 +81,9 @@ def gate(reading: WorkloadReading, *, min_requests: int) -> Workload | CannotTel
             "vllm:request_generation_tokens) are not in the answer: check that the pods are "
             "scraped and run without --disable-log-stats.",
         )
+    refusal = _source(reading)
+    if refusal is not None:
+        return refusal
     prompt = _histogram("prompt lengths", reading.prompt_tokens)
     if isinstance(prompt, CannotTell):
         return prompt
@@ -92,10 +96,6 @@ def gate(reading: WorkloadReading, *, min_requests: int) -> Workload | CannotTel
 
 
 def _source(reading: WorkloadReading) -> CannotTell | None:
-    if reading.warnings:
-        return CannotTell(
-            Reason.PARTIAL_DATA, f"The answer is incomplete by its own word: {reading.warnings[0]}"
-        )
     if reading.missing_pods > 0:
         return CannotTell(
             Reason.PARTIAL_DATA,
