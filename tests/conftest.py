@@ -11,4 +11,4 @@ settings.register_profile("gate", derandomize=True, deadline=None)
 settings.register_profile("people", deadline=None)
 settings.load_profile("gate" if os.environ.get("CI") else "people")
 
-pytest_plugins = ["testbed.cluster.fixtures"]
+pytest_plugins = ["testbed.cluster.fixtures", "support.fixtures"]

@@ -15,7 +15,6 @@ import yaml
 from parkade import operator
 from parkade.adapters import rbac
 from parkade.adapters.cluster import connect
-from parkade.adapters.errors import UnavailableError
 from parkade.controller.process import Process
 from parkade.controller.settings import OperatorSettings, read_settings
 from testbed.waiting import wait_until
@@ -97,36 +96,6 @@ def _collect_sockets_of_ended_loop() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()
-
-
-class DyingCluster:
-    """A cluster that no write reaches any more after some, as when the process is killed."""
-
-    def __init__(self, cluster: Any, survived: int) -> None:
-        self._cluster = cluster
-        self._left = survived
-        self.dead = False
-
-    def __getattr__(self, name: str) -> Any:
-        real = getattr(self._cluster, name)
-        if name not in {"apply", "apply_status", "create", "update", "merge"}:
-            return real
-
-        def write(*args: Any, **options: Any) -> Any:
-            if self._left <= 0:
-                self.dead = True
-                raise UnavailableError("killed")
-            self._left -= 1
-            return real(*args, **options)
-
-        return write
-
-
-def dies_after(process: Process, survived: int) -> None:
-    """Let the operator's writes end after so many."""
-    process.cluster = DyingCluster(process.cluster, survived)  # type: ignore[assignment]
-    process.reconciler = process._reconciler()
-    process.workers.work = process.reconciler.reconcile
 
 
 def quick_settings(namespace: str, **settings: Any) -> OperatorSettings:

@@ -145,11 +145,13 @@ class Place:
     # What people and other controllers do
 
     def apply(self, name: str = NAME, **spec: Any) -> Any:
+        """Apply the usual spec with these keys instead; None leaves one out."""
+        all_of_it = {**endpoint_spec(self.namespace), **spec}
         body = {
             "apiVersion": "serving.parkade.dev/v1alpha1",
             "kind": "InferenceEndpoint",
             "metadata": {"name": name},
-            "spec": {**endpoint_spec(self.namespace), **spec},
+            "spec": {k: v for k, v in all_of_it.items() if v is not None},
         }
         answer = self.http.patch(
             self.path(name),
@@ -231,9 +233,9 @@ class Place:
 
     @contextlib.contextmanager
     def operator(self, kubeconfig: Path, **settings: Any) -> Iterator[Process]:
-        """The operator with this Prometheus and with our clock."""
+        """The operator with our clock, and with this Prometheus unless `prometheus` names one."""
         with contextlib.ExitStack() as stack:
-            named = stack.enter_context(self.prometheus())
+            named = {} if "prometheus" in settings else stack.enter_context(self.prometheus())
             running = operators.running(kubeconfig, self.namespace, self.clock, **named, **settings)
             process = stack.enter_context(running)
             self.process = process
@@ -402,9 +404,9 @@ def tuning(**changes: Any) -> dict[str, Any]:
     return {"initial": START_SETTINGS, "cooldownSeconds": COOLDOWN_SECONDS, **changes}
 
 
-def report_traffic(table: dict[str, Any], namespace: str, pod: str) -> None:
+def report_traffic(table: dict[str, Any], namespace: str, pod: str, endpoint: str = NAME) -> None:
     """Short requests of one pod that queue, one hour of them."""
-    mine = {"namespace": namespace, "endpoint": NAME}
+    mine = {"namespace": namespace, "endpoint": endpoint}
     edges = {"1000.0": 9000, "2000.0": 10_000, "5000.0": 10_000, "+Inf": 10_000}
     new = {
         "prompt_sum": [of_pod(9e6, pod, **mine)],

@@ -1,4 +1,4 @@
-"""The control plane with the CRD, the operator's credentials, and a namespace with GPUs."""
+"""Pytest fixtures: a control plane with the CRD, the operator's rights, a namespace with GPUs."""
 
 import pytest
 
