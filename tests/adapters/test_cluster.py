@@ -3,11 +3,9 @@
 import threading
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from parkade.adapters import events, nodes, rbac
-from parkade.adapters.cluster import UndeclaredAccessError, connect
+from parkade.adapters import rbac
+from parkade.adapters.cluster import UndeclaredAccessError
 from parkade.adapters.errors import (
     ConflictError,
     ForbiddenError,
@@ -17,20 +15,8 @@ from parkade.adapters.errors import (
     UnavailableError,
     UnusableAnswerError,
 )
-from support.clusters import cluster_at
+from support.clusters import call, cluster_at, status
 from support.servers import Reply, serving
-
-
-def call(work, *replies):
-    """Do something with a cluster that gives these replies in turn; return result and requests."""
-    left = list(replies)
-    with serving(lambda _asked: left.pop(0) if len(left) > 1 else left[0]) as served:
-        return work(cluster_at(served.url)), served.asked
-
-
-def status(code, message, **headers):
-    return Reply(code, {"kind": "Status", "code": code, "message": message}, headers)
-
 
 DEPLOYMENT = {
     "apiVersion": "apps/v1",
@@ -223,75 +209,3 @@ def test_a_key_of_a_config_map_that_lacks_it_is_none():
         lambda cluster: cluster.config_map_key("ns", "m", "config.json"), Reply(body={"data": None})
     )
     assert found is None
-
-
-def test_no_kubeconfig_says_what_to_do(tmp_path):
-    with pytest.raises(UnavailableError, match=r"No cluster to talk to.*--kubeconfig"):
-        connect(str(tmp_path / "none"))
-
-
-SUBJECT = events.Subject("ns", "iep", "u-1")
-
-
-def test_the_same_event_is_counted_up(now):
-    replies = [status(409, "exists"), Reply(body={"count": 3}), Reply(body={})]
-    _, asked = call(
-        lambda cluster: events.post(
-            cluster, SUBJECT, reason="Reverted", message="why", warning=True, now=now
-        ),
-        *replies,
-    )
-    assert [one.method for one in asked] == ["POST", "GET", "PATCH"]
-    assert asked[2].json == {"count": 4, "lastTimestamp": "2026-11-29T23:00:00Z"}
-
-
-def test_events_with_other_words_have_other_names(now):
-    one, other = (
-        events.event_body(SUBJECT, reason="R", message=text, warning=False, now=now)
-        for text in ("a", "b")
-    )
-    assert one["metadata"]["name"] != other["metadata"]["name"]
-    assert one["type"] == "Normal"
-
-
-@given(st.text(max_size=3000))
-def test_an_event_message_always_fits(text):
-    assert len(events._fit(text).encode()) <= events.MAX_NOTE_LENGTH
-
-
-@pytest.mark.parametrize(
-    ("labels", "allocatable", "expected"),
-    [
-        pytest.param(
-            {"nvidia.com/gpu.product": "B", "nvidia.com/gpu.memory": "1024"},
-            {"nvidia.com/gpu": "8"},
-            nodes.GpuNodes("B", 1, 8, 1024 * 2**20),
-            id="a node with eight cards",
-        ),
-        pytest.param(
-            {"nvidia.com/gpu.product": "B", "nvidia.com/gpu.memory": "lots"},
-            {},
-            nodes.GpuNodes("B", 1, 0, None),
-            id="a label that is no number, and no card left",
-        ),
-        pytest.param(
-            {"nvidia.com/gpu.product": "B", "nvidia.com/gpu.memory": "99999999999"},
-            {"nvidia.com/gpu": "-1"},
-            nodes.GpuNodes("B", 1, 0, None),
-            id="absurd figures",
-        ),
-        pytest.param({}, {"nvidia.com/gpu": "8"}, None, id="no product label"),
-    ],
-)
-def test_nodes_tell_of_their_cards(labels, allocatable, expected):
-    node = {"metadata": {"labels": labels}, "status": {"allocatable": allocatable}}
-    assert nodes.summarize([node]).get("B") == expected
-
-
-def test_the_smallest_card_of_a_product_counts():
-    def node(memory):
-        return {
-            "metadata": {"labels": {"nvidia.com/gpu.product": "B", "nvidia.com/gpu.memory": memory}}
-        }
-
-    assert nodes.summarize([node("2048"), node("1024"), node("x")])["B"].memory_bytes == 2**30

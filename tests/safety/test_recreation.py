@@ -15,8 +15,8 @@ import shlex
 
 import pytest
 
-from parkade.adapters.cluster import connect
 from parkade.adapters.errors import ConflictError
+from parkade.adapters.kubeconfig import connect
 from support.place import GROUP, NAME, OUT_OF_MEMORY, uid
 from testbed.waiting import wait_until
 

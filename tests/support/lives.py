@@ -25,7 +25,7 @@ def live(kubeconfig: str, raw_settings: dict[str, Any], log: str, lease_namespac
     import time  # noqa: PLC0415 - all of this is imported in the child
 
     from parkade import operator  # noqa: PLC0415
-    from parkade.adapters.cluster import connect  # noqa: PLC0415
+    from parkade.adapters.kubeconfig import connect  # noqa: PLC0415
     from parkade.controller.lease import Lease  # noqa: PLC0415
     from parkade.controller.process import Process  # noqa: PLC0415
     from parkade.controller.settings import read_settings  # noqa: PLC0415

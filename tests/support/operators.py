@@ -14,7 +14,7 @@ import yaml
 
 from parkade import operator
 from parkade.adapters import rbac
-from parkade.adapters.cluster import connect
+from parkade.adapters.kubeconfig import connect
 from parkade.controller.process import Process
 from parkade.controller.settings import OperatorSettings, read_settings
 from testbed.waiting import wait_until

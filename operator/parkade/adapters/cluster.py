@@ -14,7 +14,6 @@ from typing import Any
 
 import kubernetes
 import urllib3
-import yaml
 
 from parkade.adapters import rbac
 from parkade.adapters.errors import (
@@ -36,8 +35,6 @@ CONNECT_TIMEOUT_SECONDS = 5.0
 READ_TIMEOUT_SECONDS = 30.0
 
 PAGE_SIZE = 500
-USER_AGENT = "parkade"
-"""Our own calls in audit logs; Kopf's watches have its own name."""
 LOG_LIMIT_BYTES = 2 * 1024 * 1024
 """Longest log that is read: a start of vLLM prints less than 200 KB, a crash with traces 1 MB."""
 
@@ -245,61 +242,6 @@ class Cluster:
         if not 200 <= response.status <= 299:
             raise refusal(request, response.status, content, response.getheader("Retry-After"))
         return content
-
-
-_NO_KUBECONFIG = (
-    kubernetes.config.ConfigException,
-    yaml.YAMLError,
-    OSError,
-    ValueError,
-    TypeError,
-    AttributeError,
-    LookupError,
-    RecursionError,
-)
-"""What the client raises of a kubeconfig that is not there, or is anything but one."""
-
-
-def connect(kubeconfig: str | None = None, context: str | None = None) -> Cluster:
-    """Connect: to the given kubeconfig, else from inside a pod, else as kubectl would.
-
-    Raises UnavailableError where none of these is there.
-    """
-    configuration = kubernetes.client.Configuration()
-    configuration.retries = False
-    try:
-        _load(configuration, kubeconfig, context)
-    except _NO_KUBECONFIG as error:
-        reason = " ".join(str(error).split()).rstrip(".")[:300]
-        raise UnavailableError(
-            f"No cluster to talk to: {reason}. Give --kubeconfig, or set KUBECONFIG."
-        ) from error
-    client = kubernetes.client.ApiClient(configuration)
-    client.user_agent = USER_AGENT
-    return Cluster(client)
-
-
-def current_namespace(kubeconfig: str | None = None, context: str | None = None) -> str:
-    """Return the namespace that kubectl would use, `default` where nothing says it."""
-    try:
-        contexts, active = kubernetes.config.list_kube_config_contexts(config_file=kubeconfig)
-    except _NO_KUBECONFIG:
-        return "default"
-    chosen = next((one for one in contexts if one["name"] == context), active)
-    return str((chosen.get("context") or {}).get("namespace") or "default")
-
-
-def _load(configuration: Any, kubeconfig: str | None, context: str | None) -> None:
-    if kubeconfig is None and context is None:
-        try:
-            kubernetes.config.load_incluster_config(client_configuration=configuration)
-        except kubernetes.config.ConfigException:
-            pass
-        else:
-            return
-    kubernetes.config.load_kube_config(
-        config_file=kubeconfig, context=context, client_configuration=configuration
-    )
 
 
 def _status_request(

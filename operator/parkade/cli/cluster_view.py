@@ -42,8 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def view(args: argparse.Namespace) -> ClusterView:
     """Read the endpoint. Raises UsageError (no such endpoint, no cluster) or CannotSize."""
     from parkade.adapters import rbac  # noqa: PLC0415 - the client takes a second to import
-    from parkade.adapters.cluster import connect, current_namespace  # noqa: PLC0415
     from parkade.adapters.errors import AdapterError  # noqa: PLC0415
+    from parkade.adapters.kubeconfig import connect, current_namespace  # noqa: PLC0415
     from parkade.controller import record_store  # noqa: PLC0415
 
     try:

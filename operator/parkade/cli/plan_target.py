@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from parkade.adapters import rbac
-from parkade.adapters.cluster import connect
 from parkade.adapters.errors import AdapterError
+from parkade.adapters.kubeconfig import connect
 from parkade.api import names
 from parkade.api.endpoint import Endpoint, InvalidEndpoint, parse_endpoint
 from parkade.api.status import dump

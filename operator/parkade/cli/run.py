@@ -47,8 +47,8 @@ def run(args: argparse.Namespace) -> int:
     settings = _settings(args)
     _configure_logging(args.log_level or settings.log_level, args.log_format)
     from parkade import operator  # noqa: PLC0415 - Kopf and the client take a second to import
-    from parkade.adapters.cluster import connect  # noqa: PLC0415
     from parkade.adapters.errors import AdapterError  # noqa: PLC0415
+    from parkade.adapters.kubeconfig import connect  # noqa: PLC0415
     from parkade.controller.lease import Lease  # noqa: PLC0415
     from parkade.controller.process import Process  # noqa: PLC0415
 
