@@ -14,7 +14,7 @@ from parkade.api.settings import Settings
 from parkade.api.status import Origin
 from parkade.controller import ledger
 from parkade.controller.observe import Observation
-from parkade.controller.size import observe_workload
+from parkade.controller.observed_workload import observe_workload
 from parkade.rollout.actions import Action, Finding, Plan, Target
 from parkade.rollout.observed import PodState
 from parkade.rollout.record import Candidate, Record

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 
 from parkade.adapters import rbac
 from parkade.api import names
@@ -28,7 +29,15 @@ from parkade.rollout.parsing import (
 )
 from parkade.rollout.rebuild import rebuild
 from parkade.rollout.record import Record
+from parkade.rollout.render import render_revision
+from parkade.rollout.revision import inputs_hash
 from parkade.rollout.running import RunningEngine
+
+UNKNOWN_FINGERPRINT = ""
+"""Of a Deployment that is only advised on: nothing is kept of it."""
+
+ANY_SETTINGS = Settings(1, Decimal("0.9"))
+"""A fingerprint is the same for all settings, and a template needs some."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +64,30 @@ class Observation:
         """Namespace and name."""
         return self.endpoint.key
 
+    @property
+    def fingerprint(self) -> str:
+        """Of the user's spec as it is now.
+
+        The target's own is kept while the user changed nothing: a renderer of an upgraded operator
+        would give another one, and what was measured still holds.
+        """
+        if self.endpoint.spec.engine is None:
+            return UNKNOWN_FINGERPRINT
+        target = self.record.target
+        if target is not None and target.inputs == inputs_hash(self.endpoint.spec):
+            return target.fingerprint
+        return render_revision(self.endpoint, self._some_settings()).fingerprint
+
+    @property
+    def in_force(self) -> Settings | None:
+        """The settings that hysteresis protects: the last good ones, else those tried first."""
+        if self.running is not None:
+            return self.running.settings
+        record = self.record
+        if record.last_good is not None:
+            return record.last_good.settings
+        return record.candidate.revision.settings if record.candidate is not None else None
+
     def fingerprint_of_pod(self, pod_name: str) -> str | None:
         """Return what a pod ran, also where it is gone and only its ReplicaSet tells."""
         for pod in self.pods:
@@ -74,6 +107,10 @@ class Observation:
             if pod_name.startswith(f"{one.name}-"):
                 return Settings.from_json(_annotation(one, names.SETTINGS_ANNOTATION))
         return None
+
+    def _some_settings(self) -> Settings:
+        initial = self.endpoint.spec.tuning.initial
+        return self.in_force or (initial.settings if initial is not None else ANY_SETTINGS)
 
 
 def observe(views: Views, endpoint: Endpoint, now: datetime) -> Observation:

@@ -1,15 +1,13 @@
 """Step three of a pass: what should run, from traffic, memory and model, as the planner takes it.
 
-The traffic's reading becomes a workload or a reason why it can't be told, what engines measured
-becomes memory, and sizing's answer becomes `Desired` with the parts of status that explain it.
+What engines measured and what was learned become sizing's inputs, and sizing's answer becomes
+`Desired` with the parts of status that explain it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
-from decimal import Decimal
 from typing import Any
 
 from parkade.adapters.traffic import Traffic
@@ -19,11 +17,10 @@ from parkade.controller import ledger
 from parkade.controller.learn import from_learned
 from parkade.controller.models import Answer, ModelFacts
 from parkade.controller.observe import Observation
+from parkade.controller.observed_workload import observe_workload, workload_finding
 from parkade.rollout.actions import Desired, Finding
-from parkade.rollout.render import render_revision
-from parkade.rollout.revision import inputs_hash, sizing_hash, tuning_hash
+from parkade.rollout.revision import sizing_hash, tuning_hash
 from parkade.sizing import cards
-from parkade.sizing.gates import gate
 from parkade.sizing.inputs import MeasuredMemory
 from parkade.sizing.points import Points
 from parkade.sizing.recommend import (
@@ -34,20 +31,6 @@ from parkade.sizing.recommend import (
     recommend,
 )
 from parkade.sizing.workload import CannotTell, Workload
-
-SCRAPES_UNTIL_MISSED = 4
-"""A pod that has been ready for so many scrape intervals should be in the answer ..."""
-
-SECONDS_UNTIL_MISSED = 30
-"""... but not before Prometheus has discovered it (5 s is its least) and been asked again."""
-
-FALSE_REASONS = frozenset({Reason.INSUFFICIENT_REQUESTS, Reason.NO_TRAFFIC, Reason.ASSUMED_LENGTHS})
-"""Known and too little; every other reason means that it is not known."""
-
-UNKNOWN_FINGERPRINT = ""
-"""Of a Deployment that is only advised on: nothing is kept of it."""
-
-ANY_SETTINGS = Settings(1, Decimal("0.9"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +60,11 @@ def size(
 ) -> Sized:
     """Return what should run. `node_memory_bytes` is what node labels say of the card, per GPU."""
     workload = observe_workload(seen, traffic)
-    observed = _workload_finding(seen, workload)
+    observed = workload_finding(seen, workload)
     if not isinstance(model, ModelFacts):
         return _unsized(seen, model, observed)
     advises = seen.endpoint.spec.engine is None
-    points = () if advises else ledger.merged(seen, traffic, workload, fingerprint(seen))
+    points = () if advises else ledger.merged(seen, traffic, workload, seen.fingerprint)
     inputs = _inputs(seen, model, workload, points, node_memory_bytes)
     if isinstance(inputs, NotSizable | CannotTell):
         return _unsized(seen, inputs, observed)
@@ -110,65 +93,7 @@ def unsized(
     seen: Observation, why: NotSizable | CannotTell, traffic: Traffic | CannotTell
 ) -> Sized:
     """Return the same where sizing can't be asked at all."""
-    return _unsized(seen, why, _workload_finding(seen, observe_workload(seen, traffic)))
-
-
-def observe_workload(seen: Observation, traffic: Traffic | CannotTell) -> Workload | CannotTell:
-    """Return the endpoint's workload out of the reading for all."""
-    if isinstance(traffic, CannotTell):
-        return traffic
-    settled = seen.now - timedelta(
-        seconds=max(
-            SECONDS_UNTIL_MISSED, SCRAPES_UNTIL_MISSED * traffic.scope.scrape_interval_seconds
-        )
-    )
-    expected = [
-        pod.name
-        for pod in seen.pods
-        if pod.is_ready and pod.ready_since and pod.ready_since < settled
-    ]
-    current, settings = fingerprint(seen), in_force(seen)
-
-    def comparable(pod: str) -> bool:
-        return seen.running is not None or seen.fingerprint_of_pod(pod) == current
-
-    def judged(pod: str) -> bool:
-        if settings is None or seen.running is not None:
-            return True
-        return comparable(pod) and seen.settings_of_pod(pod) == settings
-
-    key = seen.key if seen.endpoint.spec.engine is not None else (seen.endpoint.namespace, "")
-    reading = traffic.reading(key, expected_pods=expected, in_flight_of=comparable, judged=judged)
-    return gate(reading, min_requests=seen.endpoint.spec.workload.min_requests)
-
-
-def fingerprint(seen: Observation) -> str:
-    """Return the fingerprint of the user's spec as it is now.
-
-    The target's own is kept while the user changed nothing: a renderer of an upgraded operator
-    would give another one, and what was measured still holds.
-    """
-    if seen.endpoint.spec.engine is None:
-        return UNKNOWN_FINGERPRINT
-    target = seen.record.target
-    if target is not None and target.inputs == inputs_hash(seen.endpoint.spec):
-        return target.fingerprint
-    return render_revision(seen.endpoint, _some_settings(seen)).fingerprint
-
-
-def in_force(seen: Observation) -> Settings | None:
-    """Return the settings that hysteresis protects: the last good ones, else those tried first."""
-    if seen.running is not None:
-        return seen.running.settings
-    record = seen.record
-    if record.last_good is not None:
-        return record.last_good.settings
-    return record.candidate.revision.settings if record.candidate is not None else None
-
-
-def _some_settings(seen: Observation) -> Settings:
-    initial = seen.endpoint.spec.tuning.initial
-    return in_force(seen) or (initial.settings if initial is not None else ANY_SETTINGS)
+    return _unsized(seen, why, workload_finding(seen, observe_workload(seen, traffic)))
 
 
 def _inputs(
@@ -179,7 +104,7 @@ def _inputs(
     node_memory_bytes: int | CannotTell | None,
 ) -> SizingInputs | NotSizable | CannotTell:
     spec, record = seen.endpoint.spec, seen.record
-    current, tuning = fingerprint(seen), tuning_hash(spec)
+    current, tuning = seen.fingerprint, tuning_hash(spec)
     measured = from_learned(record.learned.get(current))
     device = _device(seen, measured, node_memory_bytes)
     if isinstance(device, NotSizable | CannotTell):
@@ -194,7 +119,7 @@ def _inputs(
         workload=workload,
         measured=measured,
         ledger=tuple(one for one in points if one.fingerprint == current),
-        in_force=in_force(seen),
+        in_force=seen.in_force,
         previous_max_num_seqs=record.previous_max_num_seqs,
         recommended_max_num_seqs=record.recommended_max_num_seqs(current, sizing_hash(spec)),
         engine=seen.running.engine if seen.running is not None else None,
@@ -274,30 +199,6 @@ def _no_objectives(seen: Observation, message: str) -> tuple[Reason, str]:
     if seen.endpoint.spec.objectives is None:
         return Reason.NO_OBJECTIVES, "The spec asks for nothing."
     return Reason.CANNOT_TELL, message
-
-
-def _workload_finding(seen: Observation, workload: Workload | CannotTell) -> Finding:
-    if isinstance(workload, Workload):
-        return Finding(
-            ConditionStatus.TRUE,
-            Reason.OBSERVED,
-            f"{workload.requests:.0f} requests finished in the last "
-            f"{workload.window_seconds:.0f} s.",
-        )
-    spec = seen.endpoint.spec
-    if spec.replicas == 0 and not seen.pods:
-        return Finding(
-            ConditionStatus.UNKNOWN, Reason.SCALED_TO_ZERO, "No pod runs, so nothing is measured."
-        )
-    if workload.reason is Reason.NO_TRAFFIC and spec.workload.assumed is not None:
-        return Finding(
-            ConditionStatus.FALSE,
-            Reason.ASSUMED_LENGTHS,
-            f"{workload.message} The lengths of workload.assumed are used.",
-        )
-    known = workload.reason in FALSE_REASONS
-    status = ConditionStatus.FALSE if known else ConditionStatus.UNKNOWN
-    return Finding(status, workload.reason, workload.message)
 
 
 def _objectives(answer: Sizing) -> Finding:
