@@ -11,7 +11,8 @@ from parkade.sizing.architecture import (
     UnsupportedArchitecture,
     parse_architecture,
 )
-from parkade.sizing.architecture.registry import ARCHITECTURES, MODEL_TYPES, WRAPPER_TYPES, WRAPPERS
+from parkade.sizing.architecture.model_types import MODEL_TYPES, WRAPPER_TYPES, WRAPPERS
+from parkade.sizing.architecture.registry import ARCHITECTURES
 
 DATA = Path(__file__).parents[1] / "data"
 LLAMA = {

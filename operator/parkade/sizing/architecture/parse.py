@@ -17,18 +17,13 @@ from parkade.sizing.architecture.common import (
 )
 from parkade.sizing.architecture.fields import FieldError, Fields, NotUnderstoodError, shown
 from parkade.sizing.architecture.model import ModelArchitecture, UnsupportedArchitecture
+from parkade.sizing.architecture.model_types import MODEL_TYPES, WRAPPER_TYPES, WRAPPERS
 from parkade.sizing.architecture.quantization import (
     forced_kv_cache_dtype,
     quantization_method,
     quantization_of,
 )
-from parkade.sizing.architecture.registry import (
-    ARCHITECTURES,
-    MODEL_TYPES,
-    WRAPPER_TYPES,
-    WRAPPERS,
-    Reader,
-)
+from parkade.sizing.architecture.registry import ARCHITECTURES, Reader
 
 _DTYPES = {"bfloat16": "bfloat16", "float16": "float16", "half": "float16"}
 _DOWNCAST = ("float32", "float", "float64", "double")
