@@ -1,6 +1,7 @@
 """What the tests with the real engine share: vLLM on a CPU, installed once, and tiny models."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -10,12 +11,12 @@ from testbed.vllm.environment import ensure_vllm
 from testbed.vllm.models import write_model
 from testbed.vllm.server import failed_start, served
 
-FOLDER = "tests/engine/"
+HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items):
     for item in items:
-        if FOLDER in item.path.as_posix():
+        if item.path.is_relative_to(HERE):
             item.add_marker("engine")
             item.add_marker(pytest.mark.timeout(1800))
 
