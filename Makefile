@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 RUN := PYTHONPATH=operator:tests $(BIN)/python
+# Single tests take up to 20 s: a worker that has none left takes some of the other's.
+WORKERS := -n 2 --dist worksteal
 # Real processes on a busy machine: a test that fails is tried again, shown as R, and still a bug.
 AGAIN := --reruns 2 -raR
 FAST := not controlplane and not node and not engine
@@ -28,11 +30,11 @@ demo: setup ## The whole product at work on a real node (root on Linux; KEEP=1 l
 down: setup ## End what `make demo KEEP=1` left up
 	@$(RUN) -m testbed.cluster down
 
-test: check controlplane ## All tests that need no root: the quick gate, then the real control plane
+test: check histories controlplane ## All tests that need no root: the quick gate, then the slower tiers
 
 controlplane: setup ## Tests on a real control plane (etcd, kube-apiserver, controllers)
 	@$(RUN) -m testbed.cluster build --control-plane
-	$(BIN)/python -m pytest -m controlplane -n 2 $(AGAIN)
+	$(BIN)/python -m pytest -m controlplane $(WORKERS) $(AGAIN)
 
 test-engine: setup ## Compare with real vLLM on a CPU (opt-in: 6 GB once, then minutes)
 	$(BIN)/python -m pytest -m "engine and not node" --timeout 1800
@@ -61,12 +63,14 @@ layers:
 generated: ## Fail when a generated file differs from its source
 	$(BIN)/python -m pytest -q tests/api/test_generated.py
 fast: ## Unit, property, golden and simulation tests
-	$(BIN)/python -m pytest -m "$(FAST)" -n 2
+	$(BIN)/python -m pytest -m "$(FAST)" $(WORKERS)
 
 golden: setup ## Write the golden manifests anew; review the difference
 	UPDATE_GOLDEN=1 $(BIN)/python -m pytest -q tests/rollout/test_golden.py
-simulate: setup ## Thousands of random histories of an endpoint (HISTORIES=5000 SEED=0)
-	PARKADE_HISTORIES=$(or $(HISTORIES),5000) $(BIN)/python -m pytest -q -n 2 tests/rollout/test_simulation.py
+histories: ## Hundreds of random histories of an endpoint, as `make test` plays them
+	@$(MAKE) --no-print-directory simulate HISTORIES=600
+simulate: setup ## Thousands of them (HISTORIES=5000 SEED=0)
+	PARKADE_HISTORIES=$(or $(HISTORIES),5000) $(BIN)/python -m pytest -q $(WORKERS) tests/rollout/test_simulation.py
 
 generate: setup ## Write the CRD, the chart's copy, docs/reference.md and docs/failure-classes.md
 	$(BIN)/parkade crd --write .
@@ -79,4 +83,4 @@ lock: ## Lock the dependencies with hashes (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --group dev --group build pyproject.toml -o requirements/dev.txt
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --group build -o requirements/build.txt
 
-.PHONY: help setup lock demo down test controlplane test-engine e2e bench bench-revert check format-check lint types layers generate generated fast format golden simulate
+.PHONY: help setup lock demo down test controlplane test-engine e2e bench bench-revert check format-check lint types layers generate generated fast format golden histories simulate

@@ -1,6 +1,6 @@
 """Random lives of an endpoint keep every promise. `make simulate` plays thousands of them.
 
-A failing history names its seed: `SEED=1234 make simulate` plays it alone.
+A failing history names its seed: `make simulate SEED=1234 HISTORIES=1` plays it alone.
 """
 
 import os
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rollout.support.history import EVENTS, History
 
 CHUNKS = 12
-HISTORIES = int(os.environ.get("PARKADE_HISTORIES", "240"))
+HISTORIES = int(os.environ.get("PARKADE_HISTORIES", "60"))
 FIRST_SEED = int(os.environ.get("SEED", "0"))
 
 

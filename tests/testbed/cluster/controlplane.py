@@ -117,8 +117,8 @@ class ControlPlane:
 
     def audit_events(self) -> list[dict[str, Any]]:
         """Every request so far, oldest first, as audit.k8s.io/v1 Events of level Metadata."""
-        lines = self.audit_log.read_text(encoding="utf-8").splitlines()
-        return [json.loads(line) for line in lines]
+        lines = self.audit_log.read_text(encoding="utf-8").splitlines(keepends=True)
+        return [json.loads(line) for line in lines if line.endswith("\n")]  # the last may grow
 
     def stop_apiserver(self) -> None:
         """Take the API server away, as an upgrade of the control plane does."""
