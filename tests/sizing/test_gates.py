@@ -19,7 +19,10 @@ def lengths(count: float = 600.0, mean: float = 900.0) -> RawHistogram:
 GOOD = WorkloadReading(14400.0, lengths(), lengths())
 
 REFUSED = [
-    pytest.param({"prompt_tokens": None}, Reason.NO_SERIES, "scraped", id="no series"),
+    pytest.param(
+        {"prompt_tokens": None, "pods": 0}, Reason.NO_SERIES, "are scraped", id="no series"
+    ),
+    pytest.param({"prompt_tokens": None}, Reason.NO_SERIES, "--disable-log-stats", id="no lengths"),
     pytest.param(
         {"prompt_tokens": lengths(0.0)}, Reason.NO_TRAFFIC, "No request", id="an empty window"
     ),

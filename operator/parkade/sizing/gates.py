@@ -19,6 +19,15 @@ MAX_AGE_SECONDS = 300.0
 MAX_LOST_SHARE = 0.5
 """Pods that restarted within the window may lose at most this share of it."""
 
+_NO_PODS = (
+    "No metric of these pods is in the answer: check that they are scraped, and with their "
+    "labels (docs/install.md, Prometheus)."
+)
+_NO_LENGTHS = (
+    "The engines' length histograms (vllm:request_prompt_tokens, vllm:request_generation_tokens) "
+    "are not in the answer: check that they run without --disable-log-stats."
+)
+
 Buckets = tuple[tuple[float, float], ...]
 """Upper edges (inf allowed) with cumulative counts."""
 
@@ -55,6 +64,7 @@ class WorkloadReading:
     time_to_first_token: RawHistogram | None = None
     tokens_per_step: float | None = None
     pods: int = 1
+    """That have a series in the answer."""
     age_seconds: float | None = None
     """Age of the newest sample; None where the source is a file."""
     warnings: tuple[str, ...] = ()
@@ -75,12 +85,8 @@ def gate(reading: WorkloadReading, *, min_requests: int) -> Workload | CannotTel
             Reason.PARTIAL_DATA, f"The answer is incomplete by its own word: {reading.warnings[0]}"
         )
     if reading.prompt_tokens is None or reading.output_tokens is None:
-        return CannotTell(
-            Reason.NO_SERIES,
-            "The engines' length histograms (vllm:request_prompt_tokens, "
-            "vllm:request_generation_tokens) are not in the answer: check that the pods are "
-            "scraped and run without --disable-log-stats.",
-        )
+        missing = _NO_LENGTHS if reading.pods else _NO_PODS
+        return CannotTell(Reason.NO_SERIES, missing)
     refusal = _source(reading)
     if refusal is not None:
         return refusal
