@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -30,7 +31,7 @@ from parkade.rollout.parsing import (
 from parkade.rollout.rebuild import rebuild
 from parkade.rollout.record import Record
 from parkade.rollout.render import render_revision
-from parkade.rollout.revision import inputs_hash
+from parkade.rollout.revision import inputs_hash, sizing_hash
 from parkade.rollout.running import RunningEngine
 
 UNKNOWN_FINGERPRINT = ""
@@ -87,6 +88,23 @@ class Observation:
         if record.last_good is not None:
             return record.last_good.settings
         return record.candidate.revision.settings if record.candidate is not None else None
+
+    @property
+    def recommended_max_num_seqs(self) -> int | None:
+        """What was recommended last: noise alone does not take it back before it is in force.
+
+        Advice alone (`targetRef`) leaves no record. There the status remembers, of the same spec.
+        """
+        endpoint = self.endpoint
+        if endpoint.spec.engine is not None:
+            return self.record.recommended_max_num_seqs(
+                self.fingerprint, sizing_hash(endpoint.spec)
+            )
+        recommended = endpoint.status.get("recommendation")
+        told = recommended.get("maxNumSeqs") if isinstance(recommended, Mapping) else None
+        is_number = isinstance(told, int) and not isinstance(told, bool) and told > 0
+        same_spec = endpoint.status.get("observedGeneration") == endpoint.generation
+        return told if is_number and same_spec else None
 
     def fingerprint_of_pod(self, pod_name: str) -> str | None:
         """Return what a pod ran, also where it is gone and only its ReplicaSet tells."""

@@ -19,7 +19,7 @@ from parkade.controller.models import Answer, ModelFacts
 from parkade.controller.observe import Observation
 from parkade.controller.observed_workload import observe_workload, workload_finding
 from parkade.rollout.actions import Desired, Finding
-from parkade.rollout.revision import sizing_hash, tuning_hash
+from parkade.rollout.revision import tuning_hash
 from parkade.sizing import cards
 from parkade.sizing.inputs import MeasuredMemory
 from parkade.sizing.points import Points
@@ -121,7 +121,7 @@ def _inputs(
         ledger=tuple(one for one in points if one.fingerprint == current),
         in_force=seen.in_force,
         previous_max_num_seqs=record.previous_max_num_seqs,
-        recommended_max_num_seqs=record.recommended_max_num_seqs(current, sizing_hash(spec)),
+        recommended_max_num_seqs=seen.recommended_max_num_seqs,
         engine=seen.running.engine if seen.running is not None else None,
         effective_headroom_bytes=record.effective_headroom(
             current, tuning, spec.tuning.headroom_bytes
