@@ -124,7 +124,8 @@ def test_history_lists_verdicts_and_says_how_to_retry(cluster, capsys):
     assert "Tuning  Successful   seqs 12, util 0.95" in told
     assert "2,000,000 tokens predicted, 2,100,000 measured" in told
     assert "no_cache_blocks (1024Mi short): No room." in told
-    assert "kubectl annotate iep -n ns iep serving.parkade.dev/retry=dead" in told
+    assert "kubectl annotate --overwrite iep -n ns iep" in told
+    assert "'serving.parkade.dev/retry=dead REASON'" in told
 
 
 def test_history_as_json(cluster, capsys):

@@ -65,6 +65,37 @@ def test_a_shell_line_is_read_too():
 
 
 @pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(["/bin/bash", "-lc"], id="a login shell"),
+        pytest.param(["sh", "-ec"], id="one that stops at errors"),
+        pytest.param(["tini", "--", "bash", "-euxc"], id="behind another program"),
+    ],
+)
+def test_options_of_a_shell_hide_no_line(command):
+    line = "vllm serve org/m --max-num-seqs 28 --gpu-memory-utilization 0.9521"
+    tuning = endpoint_of(deployment(command=[*command, line]), EXTRA).spec.tuning
+    assert tuning.initial.max_num_seqs == 28
+    assert tuning.initial.gpu_memory_utilization == "0.9521"
+
+
+@pytest.mark.parametrize(
+    ("product", "seqs"),
+    [
+        pytest.param("NVIDIA-B200", 1024, id="a card from 70 GiB on"),
+        pytest.param("NVIDIA-A100-SXM4-80GB", 256, id="but not an A100"),
+        pytest.param("NVIDIA-L4", 256, id="a small one"),
+        pytest.param("NVIDIA-unheard-of", 256, id="one that nobody knows"),
+    ],
+)
+def test_what_nobody_says_is_the_engine_s_default(product, seqs):
+    made = deployment(args=("--model", "org/m"), selector=False)
+    tuning = endpoint_of(made, Extra(product, 32768, None, None)).spec.tuning
+    assert tuning.initial.max_num_seqs == seqs
+    assert tuning.initial.gpu_memory_utilization == "0.92"
+
+
+@pytest.mark.parametrize(
     ("made", "words"),
     [
         pytest.param(deployment(image="nginx", args=()), "runs vLLM", id="no engine"),
@@ -76,6 +107,9 @@ def test_a_shell_line_is_read_too():
             deployment(args=(*ARGS, "--speculative-config", "{")), "not JSON", id="broken JSON"
         ),
         pytest.param(deployment(command=["sh", "-c", "vllm 'a"]), "shell line", id="open quote"),
+        pytest.param(
+            deployment(args=(*ARGS, "--config", "/etc/vllm.yaml")), "/etc/vllm.yaml", id="a file"
+        ),
         pytest.param({}, "runs vLLM", id="nothing at all"),
     ],
 )

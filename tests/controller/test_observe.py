@@ -41,7 +41,8 @@ def advised(status=None):
         },
         "status": status or {},
     }
-    running = read_running({"spec": {"template": {"spec": {"containers": [THEIRS]}}}})
+    deployment = {"spec": {"template": {"spec": {"containers": [THEIRS]}}}}
+    running = read_running(deployment, lambda _product: 256)
     found = (None, None, None, (), (), (), ())
     return Observation(parse_endpoint(raw), NOW, Record("u"), *found, running=running)
 

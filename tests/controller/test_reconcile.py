@@ -31,13 +31,14 @@ class ApiServer:
     """Takes each write, except those of a kind that is forbidden."""
 
     forbidden: str = ""
+    why: str = "parkade cannot patch it"
     written: list[str] = field(default_factory=list)
     status: dict[str, Any] = field(default_factory=dict)
     events: list[str] = field(default_factory=list)
 
     def apply(self, resource, manifest, **_version):
         if resource.kind == self.forbidden:
-            raise ForbiddenError(f"{resource.plural} is forbidden: parkade cannot patch it")
+            raise ForbiddenError(f"{resource.plural} is forbidden: {self.why}")
         self.written.append(resource.kind)
         return _stored(manifest, len(self.written))
 
@@ -157,6 +158,45 @@ def test_a_write_that_is_forbidden_is_told(kind, written, settings_applied, now)
     assert f"{kind.lower()}s is forbidden" in message
     assert server.condition("SettingsApplied")[1] == settings_applied
     assert server.condition("Ready")[:2] == ("False", "AccessDenied")
+
+
+@pytest.mark.parametrize(
+    "why",
+    [
+        pytest.param("exceeded quota: q, requested: count/deployments.apps=1", id="a quota"),
+        pytest.param('admission webhook "validation.gatekeeper.sh" denied it', id="a webhook"),
+        pytest.param('violates PodSecurity "restricted:latest"', id="pod security"),
+    ],
+)
+def test_what_admission_refuses_is_no_lack_of_rights(why, now):
+    server = ApiServer(forbidden="Deployment", why=why)
+    with pytest.raises(ForbiddenError):
+        reconciler(fresh(), server).reconcile(KEY, now)
+    assert server.condition("Stalled")[:2] == ("True", "QuotaExceeded")
+
+
+def spoiled(status):
+    """An endpoint whose spec can't be read any more, and the status that it had."""
+    operator = fresh()
+    operator.raw["spec"]["replicas"] = "many"
+    condition = {"type": "Ready", "status": status, "reason": "Serving", "message": "1 of 1"}
+    operator.raw["status"] = {"conditions": [condition], "readyReplicas": 1}
+    return operator
+
+
+@pytest.mark.parametrize(
+    ("before", "ready"),
+    [
+        pytest.param("True", ("True", "Serving"), id="it served, and serves on"),
+        pytest.param("False", ("False", "InvalidSpec"), id="it did not"),
+    ],
+)
+def test_a_spec_that_can_not_be_read_takes_nothing_away(before, ready, now):
+    server = ApiServer()
+    reconciler(spoiled(before), server).reconcile(KEY, now)
+    assert server.written == []
+    assert server.condition("Stalled")[:2] == ("True", "InvalidSpec")
+    assert server.condition("Ready")[:2] == ready
 
 
 def test_what_was_not_recorded_is_neither_in_the_history_nor_announced(now):

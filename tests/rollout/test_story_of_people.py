@@ -231,3 +231,118 @@ def test_more_headroom_mends_a_last_good_template_that_takes_too_much() -> None:
     operator.change(tuning={"headroom": "20Gi"})
     assert told(operator, 1000) == [("Deploy", "CandidateInProgress"), ("Promote", "Applied")]
     assert operator.condition("Stalled")[:2] == ("False", "AsExpected")
+
+
+def test_recommend_only_keeps_the_knobs_through_an_upgrade() -> None:
+    operator = started(gpus=4, seqs=32, tuning={"mode": "RecommendOnly"})
+    operator.run(60)
+    operator.change(engine={"image": "vllm/vllm-openai:v0.33.0"})
+    found = operator.until(Action.PROMOTE)
+    assert found.record.last_good.settings == settings(256, "0.9")
+    operator.run(60)
+    assert operator.condition("SettingsApplied")[:2] == ("False", "RecommendOnly")
+
+
+def test_recommend_only_takes_new_initial_settings_with_an_upgrade() -> None:
+    operator = started(gpus=4, seqs=32, tuning={"mode": "RecommendOnly"})
+    operator.change(
+        engine={"image": "vllm/vllm-openai:v0.33.0"},
+        tuning={"initial": {"maxNumSeqs": 64, "gpuMemoryUtilization": "0.92"}},
+    )
+    found = operator.until(Action.PROMOTE)
+    assert found.record.last_good.settings == settings(64, "0.92")
+
+
+def retried_in_vain() -> tuple[Operator, str]:
+    """A retry of what failed for an unknown cause fails again; then the cause goes away."""
+    operator = started(gpus=3, seqs=256)
+    operator.world.fate = lambda some, _image: Fate(
+        10, unknown_crash=some.gpu_memory_utilization > Decimal("0.91")
+    )
+    operator.until(Action.REVERT)
+    key = operator.raw["status"]["rejected"][0]["hash"]
+    operator.retry(key)
+    operator.until(Action.REVERT)
+    operator.run(100)
+    operator.world.fate = lambda _some, _image: Fate()
+    return operator, key
+
+
+def test_the_same_words_ask_for_one_retry_and_the_message_says_so() -> None:
+    operator, key = retried_in_vain()
+    assert told(operator, 5000) == []
+    message = operator.condition("SettingsApplied")[2]
+    assert f"serving.parkade.dev/retry: {key} and other words behind it than now." in message
+    operator.retry(f"{key} new driver")
+    assert operator.until(Action.DEPLOY, seconds=20)
+
+
+def test_an_annotation_that_was_removed_may_be_set_again() -> None:
+    operator, key = retried_in_vain()
+    operator.raw["metadata"]["annotations"] = {}
+    operator.run(30)
+    operator.retry(key)
+    assert operator.until(Action.DEPLOY, seconds=20)
+    operator.until(Action.PROMOTE)
+
+
+TOO_SMALL = RootCause(
+    CauseClass.KV_BELOW_ONE_REQUEST, Blame.SETTINGS, message="To serve at least one request"
+)
+
+
+def test_a_step_of_tuning_that_leaves_too_little_asks_for_nobody() -> None:
+    """What ran before serves on, so the spec is not to blame."""
+    operator = started(tuning={"initial": {"maxNumSeqs": 256, "gpuMemoryUtilization": "0.97"}})
+    operator.size = leaves_headroom(256)
+    operator.world.fate = lambda some, _image: (
+        Fate(10, TOO_SMALL) if some.gpu_memory_utilization < Decimal("0.96") else Fate()
+    )
+    operator.until(Action.REVERT)
+    assert told(operator, 7200) == []
+    assert operator.condition("Stalled")[:2] == ("False", "AsExpected")
+    status, reason, message = operator.condition("SettingsApplied")
+    assert (status, reason) == ("False", "CandidateRejected")
+    assert "To serve at least one request" in message
+
+
+WINDOW = {"schedule": "0 3 * * *", "durationSeconds": 3600}
+HOURLY = {"schedule": "0 * * * *", "durationSeconds": 3600}
+
+
+@pytest.mark.parametrize(
+    "rollout",
+    [
+        pytest.param({"strategy": "NoSurge"}, id="in its place"),
+        pytest.param({"strategy": "Auto"}, id="beside it, where there is room"),
+    ],
+)
+def test_where_a_window_is_given_the_only_pod_waits_for_it(rollout) -> None:
+    operator = started(gpus=1, seqs=32, rollout=rollout, tuning={"maintenanceWindows": [WINDOW]})
+    operator.run(60)
+    status, reason, message = operator.condition("SettingsApplied")
+    assert (status, reason) == ("False", "OutsideMaintenanceWindow")
+    assert "The next window opens at 2026-03-03T03:00:00Z" in message
+    assert "add tuning.maintenanceWindows" not in message
+    operator.run(15 * 3600, step=30)
+    assert operator.raw["status"]["lastGood"]["maxNumSeqs"] == 32
+
+
+@pytest.mark.parametrize(
+    "allowed",
+    [
+        pytest.param({"interruption": "Allowed"}, id="at once"),
+        pytest.param(
+            {"maintenanceWindows": [{**WINDOW, "schedule": "0 * * * *"}]}, id="in windows"
+        ),
+    ],
+)
+def test_the_word_that_was_asked_for_ends_the_wait_for_it(allowed) -> None:
+    """Each candidate taken back doubled the cooldown; that was for want of this word."""
+    operator = started(gpus=1, seqs=32, tuning={"cooldownSeconds": 3600})
+    operator.run(86400, step=60)
+    withdrawn = sum(1 for one in operator.plans if one.action is Action.WITHDRAW)
+    assert withdrawn > 2
+    assert "add tuning.maintenanceWindows" in operator.condition("SettingsApplied")[2]
+    operator.change(tuning=allowed)
+    assert operator.until(Action.PROMOTE, seconds=2 * 3600)

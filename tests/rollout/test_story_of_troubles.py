@@ -15,7 +15,6 @@ from parkade.rollout.record import Candidate, SeenTermination
 from parkade.rollout.record_json import to_json
 from parkade.rollout.render import render_revision
 from parkade.rollout.revision import tuning_hash
-from rollout.support import world as worlds
 from rollout.support.driver import Operator, leaves_headroom
 from rollout.support.objects import GIB, body, endpoint, settings
 from rollout.support.states import NOW
@@ -31,21 +30,6 @@ RAN_OUT = RootCause(
     GIB,
 )
 NCCL = RootCause(CauseClass.NCCL_FAILURE, Blame.ENVIRONMENT, message="NCCL failed")
-
-
-def scheduler_says(operator: Operator, message: str, monkeypatch) -> None:
-    """Other words than of GPUs."""
-    original = worlds.raw_pod
-
-    def raw(pod):
-        found = original(pod)
-        for one in found["status"]["conditions"]:
-            if one.get("message"):
-                one["message"] = message
-        return found
-
-    monkeypatch.setattr(worlds, "raw_pod", raw)
-    assert operator.world.pods
 
 
 @pytest.mark.parametrize(
@@ -85,11 +69,9 @@ def scheduler_says(operator: Operator, message: str, monkeypatch) -> None:
         ),
     ],
 )
-def test_room_of_any_kind_leads_to_one_pod_at_a_time(
-    message, change, leads_to, monkeypatch
-) -> None:
+def test_room_of_any_kind_leads_to_one_pod_at_a_time(message, change, leads_to) -> None:
     operator = started(replicas=2, gpus=2)
-    scheduler_says(operator, message, monkeypatch)
+    operator.world.scheduler_says = message
     operator.change(engine=change)
     assert told(operator, 3600)[-1][0] == leads_to
     assert operator.world.deployment.raw["spec"]["replicas"] == 2

@@ -37,11 +37,17 @@ REFUSED = [
     pytest.param(
         {"warnings": ("query timed out",)}, Reason.PARTIAL_DATA, "timed out", id="own warnings"
     ),
+    pytest.param(
+        {"age_seconds": 301.0, "missing_pods": 1, "pods": 0},
+        Reason.STALE_DATA,
+        "301 s",
+        id="scraping has ended",
+    ),
     pytest.param({"missing_pods": 2}, Reason.PARTIAL_DATA, "2 of 3 pods", id="pods missing"),
     pytest.param(
         {"max_model_lens": (262144, 1048576)},
         Reason.MIXED_MODEL_LENGTHS,
-        "262,144, 1,048,576",
+        "end at 262,144, 1,048,576",
         id="pods with different max_model_len",
     ),
     pytest.param({"lost_share": 0.6}, Reason.COUNTER_RESET, "60 %", id="mostly counter resets"),

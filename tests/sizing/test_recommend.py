@@ -20,6 +20,7 @@ from parkade.api.status import (
     Workload,
     WorkloadBasis,
 )
+from parkade.sizing.cards import device
 from parkade.sizing.decision import BASELINE_MAX_NUM_SEQS
 from parkade.sizing.histograms import read_histogram
 from parkade.sizing.inputs import SizingInputs
@@ -374,6 +375,23 @@ def test_the_headroom_and_the_length_that_are_named_do_fit():
     assert isinstance(tight, NotSizable)
     text = f"{tight.headroom_bytes // 2**20}Mi"
     assert isinstance(recommend(cases.inputs(cases.endpoint(tuning={"headroom": text}))), Sizing)
+
+
+def test_where_only_no_headroom_fits_the_remedies_are_ones_to_follow():
+    """Both are needed: the headroom first, then the length."""
+    card = {"product": "NVIDIA-L4", "memory": "22600Mi"}
+
+    def ask(headroom, **model):
+        spec = cases.endpoint(accelerator=card, tuning={"headroom": headroom}, model=model)
+        on = device(spec.spec.accelerator)
+        return recommend(cases.inputs(spec, device=on, weights=15 * GIB))
+
+    told = ask("21Gi")
+    assert "With tuning.headroom 0:" in told.message
+    again = ask("21Gi", maxModelLen=told.max_model_len)
+    assert again.headroom_bytes >= 0
+    assert "at most -" not in again.message
+    assert isinstance(ask("0", maxModelLen=told.max_model_len), Sizing)
 
 
 def test_a_measured_footprint_wins_from_a_hundred_scrapes_on():

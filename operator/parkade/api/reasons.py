@@ -120,7 +120,7 @@ class Reason(StrEnum):
     NO_TRAFFIC = "NoTraffic"
     """The engines are scraped, and no request finished in the window."""
     ASSUMED_LENGTHS = "AssumedLengths"
-    """There is no traffic yet; workload.assumed is used."""
+    """There is no traffic yet; a first start is sized for workload.assumed, what runs stays."""
     NO_SERIES = "NoSeries"
     """Prometheus answers, and knows no series of these pods: nothing scrapes them."""
     PROMETHEUS_UNAVAILABLE = "PrometheusUnavailable"

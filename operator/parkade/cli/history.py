@@ -75,8 +75,8 @@ def rejected_lines(rejected: Rejected, seen: ClusterView) -> Iterator[str]:
     short = f" ({rejected.shortfall} short)" if rejected.shortfall else ""
     yield from wrapped(f"{rejected.cause}{short}: {rejected.message}")
     yield (
-        f"{INDENT}kubectl annotate iep -n {seen.endpoint.namespace} {seen.endpoint.name} "
-        f"serving.parkade.dev/retry={rejected.hash}"
+        f"{INDENT}kubectl annotate --overwrite iep -n {seen.endpoint.namespace} "
+        f"{seen.endpoint.name} 'serving.parkade.dev/retry={rejected.hash} REASON'"
     )
 
 

@@ -19,6 +19,7 @@ from parkade.api.status import dump
 from parkade.cli.errors import UsageError
 from parkade.rollout.revision import GPU_PRODUCT_LABEL
 from parkade.rollout.running import RunningEngine, UnreadableError, read_running
+from parkade.sizing.cards import default_max_num_seqs
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,9 @@ def endpoint_of(deployment: Mapping[str, Any], extra: Extra) -> Endpoint:
     """Return the Deployment as an endpoint, or refuse it with what is missing."""
     meta = deployment.get("metadata") or {}
     try:
-        running = read_running(deployment)
+        running = read_running(
+            deployment, lambda selected: default_max_num_seqs(extra.product or selected)
+        )
     except UnreadableError as error:
         raise UsageError(str(error)) from error
     body = {

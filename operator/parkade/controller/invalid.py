@@ -11,6 +11,7 @@ from parkade.api.conditions import (
     ConditionType,
     Reason,
     condition,
+    find_condition,
     read_conditions,
     set_condition,
     with_all_types,
@@ -22,13 +23,19 @@ from parkade.api.status import dump
 def invalid_status(
     endpoint: InvalidEndpoint, old: Mapping[str, Any], now: datetime
 ) -> dict[str, Any]:
-    """Return the old status with `Stalled` and `Ready` saying what is wrong; nothing is touched."""
+    """Return the old status with `Stalled` saying what is wrong; nothing is touched.
+
+    An endpoint that was ready stays told as it was last seen: its pods serve on.
+    """
     conditions = with_all_types(read_conditions(old), endpoint.generation, now)
-    for kind, status in {
-        ConditionType.READY: ConditionStatus.FALSE,
+    ready = find_condition(conditions, ConditionType.READY)
+    findings = {
         ConditionType.RECONCILING: ConditionStatus.FALSE,
         ConditionType.STALLED: ConditionStatus.TRUE,
-    }.items():
+    }
+    if ready is None or ready.status is not ConditionStatus.TRUE:
+        findings[ConditionType.READY] = ConditionStatus.FALSE
+    for kind, status in findings.items():
         new = condition(kind, status, Reason.INVALID_SPEC, endpoint.message, endpoint.generation)
         conditions = set_condition(conditions, new, now)
     return {

@@ -68,7 +68,8 @@ def workload_finding(seen: Observation, workload: Workload | CannotTell) -> Find
         return Finding(
             ConditionStatus.FALSE,
             Reason.ASSUMED_LENGTHS,
-            f"{workload.message} The lengths of workload.assumed are used.",
+            f"{workload.message} Without a last good revision workload.assumed stands in for it; "
+            "what runs stays.",
         )
     known = workload.reason in FALSE_REASONS
     status = ConditionStatus.FALSE if known else ConditionStatus.UNKNOWN

@@ -201,6 +201,10 @@ class Reconciler:
         self.writer.status(endpoint, old, invalid_status(endpoint, old, now))
 
 
+_NOT_ADMITTED = ("exceeded quota", "admission webhook", "violates PodSecurity")
+"""Words of kube-apiserver's admission (1.37: ResourceQuota, webhooks, PodSecurity)."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Judged:
     """An observation with what the logs say."""
@@ -231,6 +235,9 @@ def _not_begun(decided: Plan, seen: Observation, error: AdapterError) -> Plan:
 
 
 def _stalled_by(error: AdapterError) -> Finding:
+    """Return what a refusal means; quotas and admission answer 403 as well as missing rights."""
+    if isinstance(error, ForbiddenError) and any(words in f"{error}" for words in _NOT_ADMITTED):
+        return Finding(ConditionStatus.TRUE, Reason.QUOTA_EXCEEDED, f"{error}")
     if isinstance(error, ForbiddenError):
         return Finding(ConditionStatus.TRUE, Reason.ACCESS_DENIED, f"{error}")
     return Finding(ConditionStatus.TRUE, Reason.INVALID_SPEC, f"{error}")

@@ -9,6 +9,7 @@ from parkade.adapters.cluster import Cluster
 from parkade.api.conditions import Reason
 from parkade.api.endpoint import Endpoint
 from parkade.rollout.running import RunningEngine, UnreadableError, read_running
+from parkade.sizing.cards import default_max_num_seqs
 from parkade.sizing.result import NotSizable
 
 
@@ -20,7 +21,7 @@ class Targets:
 
     def of(self, endpoint: Endpoint) -> RunningEngine | NotSizable | None:
         """Return what the target runs, or what a person must do; None where there is no target."""
-        target = endpoint.spec.target_ref
+        target, accelerator = endpoint.spec.target_ref, endpoint.spec.accelerator
         if target is None:
             return None
         found = self.cluster.get(rbac.DEPLOYMENTS, endpoint.namespace, target.name)
@@ -30,6 +31,9 @@ class Targets:
                 f"Deployment {target.name}, which targetRef names, is not there.",
             )
         try:
-            return read_running(found)
+            return read_running(
+                found,
+                lambda _selected: default_max_num_seqs(accelerator.product, accelerator.memory),
+            )
         except UnreadableError as error:
             return NotSizable(Reason.INVALID_SPEC, f"Deployment {target.name}: {error}.")

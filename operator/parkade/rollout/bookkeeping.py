@@ -118,9 +118,11 @@ def with_retry(record: Record, annotation: str | None) -> Record:
     """Return the record with a person's wish for a retry taken in, once for each annotation.
 
     `<hash>` is a quarantine key or a revision; free text follows a space. The wait for the
-    cooldown ends with it.
+    cooldown ends with it. An annotation that was removed may be set again.
     """
-    if annotation is None or annotation in record.handled_retries:
+    if annotation is None:
+        return replace(record, handled_retries=())
+    if annotation in record.handled_retries:
         return record
     handled = (annotation, *record.handled_retries)[:MAX_RETRIES]
     wanted, _, note = annotation.strip().partition(" ")

@@ -44,7 +44,7 @@ def cooling_down(now: Situation) -> Plan | None:
     if settled is None:
         return None
     seconds = now.spec.tuning.cooldown_seconds
-    if now.record.withdrawals > 0:
+    if now.record.withdrawals > 0 and not _has_the_word(now):
         seconds = max(seconds, LEAST_BACK_OFF_SECONDS) * 2 ** min(
             now.record.withdrawals, MAX_BACK_OFF
         )
@@ -55,11 +55,18 @@ def cooling_down(now: Situation) -> Plan | None:
     return _held(now, Reason.COOLING_DOWN, f"{message}{utc_seconds(until)}.", until)
 
 
+def _has_the_word(now: Situation) -> bool:
+    """Tell whether a person has since allowed what the last candidate was taken back for."""
+    newest = _newest_of_tuning(now)
+    refused = newest is not None and newest.reason == Reason.WOULD_INTERRUPT_SERVING.value
+    return refused and now.may_interrupt()
+
+
 def would_interrupt(now: Situation) -> Plan | None:
     """Tuning never leaves an endpoint without a ready pod, unless that is allowed."""
     if now.spec.rollout.strategy is not Strategy.NO_SURGE or now.ready >= 2:
         return None
-    if now.may_interrupt():
+    if now.may_interrupt() or now.may_interrupt_later():
         return None
     message = f"Replacing the only ready pod would interrupt serving. {how_to_allow(now)}"
     return _held(now, Reason.WOULD_INTERRUPT_SERVING, message, None)
@@ -115,12 +122,11 @@ NEED_READY_PODS = (would_interrupt, not_all_ready)
 
 def wanted(now: Situation, good: Revision) -> Settings:
     """Return the settings that tuning heads for: a retry, new initial ones, or sizing's answer."""
-    retry, initial = retry_for(now.record, good.fingerprint), now.spec.tuning.initial
+    retry = retry_for(now.record, good.fingerprint)
     if retry is not None:
         return retry.settings
     if now.spec.tuning.mode is Mode.RECOMMEND_ONLY:
-        asked = initial is not None and initial.settings != now.record.initial
-        return initial.settings if asked and initial is not None else good.settings
+        return now.chosen_by_the_user(good.settings)
     if now.desired.settings is None:
         return good.settings
     return now.cut(now.desired.settings, good.fingerprint)
@@ -155,7 +161,11 @@ def _held(now: Situation, reason: Reason, message: str, until: datetime | None) 
     left = (until - now.now).total_seconds() if until is not None else None
     plan = replace(plan, requeue_after_seconds=left)
     fresh = fresh_failure(now)
+    waits_for_a_window = reason is Reason.OUTSIDE_MAINTENANCE_WINDOW and now.may_interrupt_later()
+    answered = fresh is not None and fresh.reason is Reason.WOULD_INTERRUPT_SERVING
     if fresh is None or reason is Reason.WOULD_INTERRUPT_SERVING:
+        return plan
+    if answered and (waits_for_a_window or now.may_interrupt()):
         return plan
     return replace(
         plan, settings_applied=Finding(fresh.status, fresh.reason, f"{fresh.message} {message}")

@@ -10,6 +10,7 @@ from parkade.api.spec import Strategy
 from parkade.api.status import Origin, Verdict
 from parkade.rollout import bookkeeping
 from parkade.rollout.actions import Action, Plan
+from parkade.rollout.obstacles import for_a_person
 from parkade.rollout.record import Candidate, Phase
 from parkade.rollout.room import (
     fits_in_its_place,
@@ -23,6 +24,7 @@ from parkade.rollout.situation import (
     described,
     reconciling,
     settings_finding,
+    stalled,
 )
 from parkade.rollout.taking_back import withdraw
 from parkade.rollout.trial import SURGE_PATIENCE, Judgement
@@ -110,7 +112,18 @@ def candidate_waits(now: Situation) -> Plan | None:
     if candidate.origin is Origin.TUNING:
         message = f"{described(candidate.revision.settings)}: {message}"
     plan = _in_progress(now.plan(Action.HOLD, reason, message))
-    return replace(plan, requeue_after_seconds=judgement.check_after_seconds)
+    plan = replace(plan, requeue_after_seconds=judgement.check_after_seconds)
+    late = _late(now, candidate)
+    return plan if late is None else replace(plan, stalled=stalled(*late))
+
+
+def _late(now: Situation, candidate: Candidate) -> tuple[Reason, str] | None:
+    """Return what a person should look at, where a user's change waits on; tuning is taken back."""
+    if candidate.origin is not Origin.USER:
+        return None
+    patience = timedelta(seconds=now.spec.rollout.start_deadline_seconds)
+    pods = now.pods_of(candidate.revision)
+    return for_a_person(pods, now.deployment, now.now, patience)
 
 
 def _in_progress(plan: Plan) -> Plan:

@@ -26,6 +26,8 @@ class ConditionState:
     status: str
     reason: str = ""
     message: str = ""
+    since: datetime | None = None
+    """When its status last changed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,6 +63,35 @@ def held_up(
     return next((one for one in known if one is not None), None) or not_created(deployment)
 
 
+def for_a_person(
+    pods: Iterable[PodState], deployment: DeploymentState | None, now: datetime, patience: timedelta
+) -> tuple[Reason, str] | None:
+    """Return what has kept a pod from starting for so long that a person should look at it.
+
+    Nothing of a pod that waits for a GPU: others give theirs back.
+    """
+    late = [pod for pod in pods if _is_late(pod, now, patience)]
+    found = next((one for pod in late if (one := stuck(pod)) is not None), None)
+    if found is not None:
+        return None if found[0] is Reason.WAITING_FOR_GPU else found
+    for pod in late:
+        waits = f"{pod.waiting_reason or 'not started'}: {pod.waiting_message}".rstrip(": ")
+        message = f"Pod {pod.name} has not started for {patience.total_seconds():.0f} s ({waits})"
+        return Reason.START_DEADLINE_EXCEEDED, f"{message}; kubectl describe tells its events."
+    failure = deployment.conditions.get("ReplicaFailure") if deployment is not None else None
+    if failure is None or failure.since is None or now - failure.since < patience:
+        return None
+    return not_created(deployment)
+
+
+def _is_late(pod: PodState, now: datetime, patience: timedelta) -> bool:
+    """Tell whether a pod has no container yet, and for so long."""
+    if pod.is_ready or pod.deleting or pod.running_since is not None or pod.terminations:
+        return False
+    since = pod.unschedulable_since or pod.started_at
+    return since is not None and now - since >= patience
+
+
 def stuck(pod: PodState) -> tuple[Reason, str] | None:
     """Return why a pod does not start, which time alone does not mend; None where it may."""
     if pod.unschedulable_message:

@@ -57,7 +57,10 @@ def deployment_from(raw: Raw) -> DeploymentState:
         max_surge=_number(_map(_map(spec, "strategy"), "rollingUpdate"), "maxSurge", 1),
         conditions={
             _text(one, "type"): ConditionState(
-                _text(one, "status"), _text(one, "reason"), _text(one, "message")
+                _text(one, "status"),
+                _text(one, "reason"),
+                _text(one, "message"),
+                moment(one.get("lastTransitionTime")),
             )
             for one in _maps(status, "conditions")
         },

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from parkade.api.conditions import REASONS, ConditionStatus, ConditionType, Reason
+from parkade.api.names import RETRY_ANNOTATION
 from parkade.api.spec import Mode
 from parkade.api.status import Origin
 from parkade.rollout.actions import Action, Plan
@@ -20,7 +21,7 @@ from parkade.rollout.gates import (
 )
 from parkade.rollout.inflight import LOOK_AGAIN_SECONDS
 from parkade.rollout.observed import PodState
-from parkade.rollout.obstacles import no_room
+from parkade.rollout.obstacles import for_a_person, no_room
 from parkade.rollout.reasons import (
     BELOW_ONE_REQUEST,
     REASON_OF_CAUSE,
@@ -29,7 +30,7 @@ from parkade.rollout.reasons import (
 )
 from parkade.rollout.record import Phase, Quarantined
 from parkade.rollout.render import render_revision
-from parkade.rollout.revision import quarantine_key
+from parkade.rollout.revision import Revision, quarantine_key
 from parkade.rollout.situation import (
     Situation,
     described,
@@ -123,18 +124,26 @@ def last_good_fails(now: Situation) -> Plan | None:
     failures = (_failure(now, pod) for pod in now.pods_of(good))
     found = [one for one in failures if one is not None]
     if not found:
-        return None
-    message = (
+        return _last_good_lacks_something(now, good)
+    return _fails(
+        now,
+        Reason.LAST_GOOD_FAILING,
         f"The last good template fails on {len(found)} of {now.spec.replicas} pods: "
-        f"{found[0].rstrip('.')}. No other settings are tried; it goes on by itself when the cause "
-        "is gone."
+        f"{found[0].rstrip('.')}.",
     )
-    plan = now.plan(Action.HOLD, Reason.LAST_GOOD_FAILING, message)
-    return replace(
-        plan,
-        stalled=stalled(Reason.LAST_GOOD_FAILING, message),
-        requeue_after_seconds=LOOK_AGAIN_SECONDS,
-    )
+
+
+def _last_good_lacks_something(now: Situation, good: Revision) -> Plan | None:
+    """Ask for a person where its pods have not even started for long, each with its own reason."""
+    patience = timedelta(seconds=now.spec.rollout.start_deadline_seconds)
+    late = for_a_person(now.pods_of(good), now.deployment, now.now, patience)
+    return None if late is None else _fails(now, late[0], f"{late[1].rstrip('.')}.")
+
+
+def _fails(now: Situation, reason: Reason, what: str) -> Plan:
+    message = f"{what} No other settings are tried; it goes on by itself when the cause is gone."
+    plan = now.plan(Action.HOLD, reason, message)
+    return replace(plan, stalled=stalled(reason, message), requeue_after_seconds=LOOK_AGAIN_SECONDS)
 
 
 def zero_replicas(now: Situation) -> Plan | None:
@@ -147,17 +156,14 @@ def zero_replicas(now: Situation) -> Plan | None:
 
 def sizing_needs_a_person(now: Situation) -> Plan | None:
     """No setting can be right: what runs stays, and the message says what to change."""
-    good = now.record.last_good
     if now.desired.stalled:
         reason, message = now.desired.reason, now.desired.message
-    else:
-        lessons = now.record.lessons(good.fingerprint, now.tuning) if good is not None else ()
-        small = [one for one in lessons if one.cause in BELOW_ONE_REQUEST]
-        if not small:
-            return None
-        reason, message = Reason.DOES_NOT_FIT, small[0].message
-    plan = now.plan(Action.HOLD, reason, message)
-    return replace(plan, stalled=stalled(reason, message))
+        plan = now.plan(Action.HOLD, reason, message)
+        return replace(plan, stalled=stalled(reason, message))
+    good = now.record.last_good
+    lessons = now.record.lessons(good.fingerprint, now.tuning) if good is not None else ()
+    small = [one for one in lessons if one.cause in BELOW_ONE_REQUEST]
+    return now.plan(Action.HOLD, Reason.CANDIDATE_REJECTED, small[0].message) if small else None
 
 
 def only_recommends(now: Situation) -> Plan | None:
@@ -213,11 +219,15 @@ def failed_before(now: Situation) -> Plan | None:
     told = rejected_last(now) or entry
     message = "Each single step towards what is recommended failed, or one like it."
     if told is not None:
-        message = (
-            f"{told.message} To try again, annotate with serving.parkade.dev/retry: {told.key}."
-        )
+        message = f"{told.message} To try again, annotate with {_retry(now, told.key)}."
     record = replace(now.record, retry=None)  # a wish that no step leads to any more
     return now.plan(Action.HOLD, Reason.CANDIDATE_REJECTED, message, record)
+
+
+def _retry(now: Situation, key: str) -> str:
+    """Return the annotation that asks for a retry; the same words count once."""
+    asked = (now.endpoint.retry or "").partition(" ")[0] == key
+    return f"{RETRY_ANNOTATION}: {key}" + (" and other words behind it than now" if asked else "")
 
 
 def turn_one_knob(now: Situation) -> Plan | None:

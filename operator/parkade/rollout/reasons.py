@@ -55,7 +55,6 @@ _WAITING: Mapping[str, Reason] = {
     "ErrImageNeverPull": Reason.IMAGE_PULL_FAILED,
     "ImageInspectError": Reason.IMAGE_PULL_FAILED,
     "RegistryUnavailable": Reason.IMAGE_PULL_FAILED,
-    "CreateContainerConfigError": Reason.MISSING_SECRET,
     "CreateContainerError": Reason.ENGINE_FAILED,
     "RunContainerError": Reason.ENGINE_FAILED,
     "StartError": Reason.ENGINE_FAILED,
@@ -109,7 +108,13 @@ def unscheduled_reason(pod: PodState) -> Reason:
 
 def waiting_reason(pod: PodState) -> Reason | None:
     """Return why a pod's container can't start; None where it is merely on its way."""
-    found = _WAITING.get(pod.waiting_reason)
-    if found is Reason.MISSING_SECRET and "configmap" in pod.waiting_message.lower():
+    if pod.waiting_reason == "CreateContainerConfigError":
+        return _not_configured(pod.waiting_message.lower())
+    return _WAITING.get(pod.waiting_reason)
+
+
+def _not_configured(message: str) -> Reason:
+    """Return what the kubelet lacks to make a container; it names the kind where one is absent."""
+    if "configmap" in message:
         return Reason.MISSING_CONFIG_MAP
-    return found
+    return Reason.MISSING_SECRET if "secret" in message else Reason.ENGINE_FAILED

@@ -40,8 +40,11 @@ def may_not_replace(now: Situation, candidate: Candidate, no_room: str) -> Findi
 
 def how_to_allow(now: Situation) -> str:
     """Return what a person can do so that tuning may replace the only ready pod."""
-    in_windows = now.spec.tuning.interruption is Interruption.IN_WINDOWS
-    window = "add tuning.maintenanceWindows, " if in_windows else ""
+    tuning = now.spec.tuning
+    lacks_windows = (
+        tuning.interruption is Interruption.IN_WINDOWS and not tuning.maintenance_windows
+    )
+    window = "add tuning.maintenanceWindows, " if lacks_windows else ""
     return (
         f"To allow it, {window}set tuning.interruption: Allowed, add a replica, or make room for "
         "one more pod."

@@ -6,9 +6,11 @@ People write arguments in many ways; what can't be read is refused with what is 
 from __future__ import annotations
 
 import json
+import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any
 
 from pydantic import ValidationError
@@ -20,9 +22,10 @@ from parkade.rollout.revision import GPU_PRODUCT_LABEL
 
 _SHORT = {"tp": "tensor-parallel-size", "pp": "pipeline-parallel-size", "sc": "speculative-config"}
 
-DEFAULT_SEQS = 256
-"""vLLM's API server below 70 GiB; larger cards have 1024, but nobody chose it."""
-DEFAULT_UTILIZATION = "0.9"
+DEFAULT_UTILIZATION = "0.92"
+"""vLLM from 0.20.2 on (vllm/config/cache.py)."""
+
+_SHELLS = ("sh", "bash", "dash", "ash", "zsh")
 
 
 class UnreadableError(ValueError):
@@ -43,20 +46,31 @@ class RunningEngine:
     replicas: int
 
 
-def read_running(deployment: Mapping[str, Any]) -> RunningEngine:
-    """Return what the Deployment's engine runs. Raises UnreadableError."""
+def read_running(
+    deployment: Mapping[str, Any], default_max_num_seqs: Callable[[str | None], int]
+) -> RunningEngine:
+    """Return what the Deployment's engine runs. Raises UnreadableError.
+
+    `default_max_num_seqs` says what vLLM takes on a card, given the one that the pods select.
+    """
     spec = deployment.get("spec") or {}
     pod = (spec.get("template") or {}).get("spec") or {}
     container = _engine_container(pod)
     flags, positional = _flags(_words(container))
+    if "config" in flags:
+        raise UnreadableError(
+            f"its arguments are in a file (--config {flags['config']}), which is not read: give "
+            "them in the Deployment"
+        )
     length = flags.get("max-model-len")
+    product = (pod.get("nodeSelector") or {}).get(GPU_PRODUCT_LABEL) or None
     replicas = spec.get("replicas", 1)
     return RunningEngine(
         engine=_engine(container, flags),
-        settings=_settings(flags),
+        settings=_settings(flags, default_max_num_seqs(product)),
         model=_model(flags, positional),
         max_model_len=_whole(length) if length else None,
-        product=(pod.get("nodeSelector") or {}).get(GPU_PRODUCT_LABEL) or None,
+        product=product,
         replicas=replicas if isinstance(replicas, int) else 1,
     )
 
@@ -76,11 +90,18 @@ def _words(container: Mapping[str, Any]) -> list[str]:
         str(one) for one in (*(container.get("command") or ()), *(container.get("args") or ()))
     ]
     try:
-        if "-c" in words:  # a shell's line
-            words = shlex.split(words[words.index("-c") + 1])
+        at = next((at for at in range(len(words)) if _is_shell_line(words, at)), None)
+        if at is not None:
+            words = shlex.split(words[at + 1])
     except (IndexError, ValueError) as error:
         raise UnreadableError(f"the container's shell line can't be read: {error}") from error
     return words
+
+
+def _is_shell_line(words: Sequence[str], at: int) -> bool:
+    """Tell whether a shell's whole line follows this word: `-c`, or `-lc` and the like of one."""
+    of_a_shell = any(PurePosixPath(word).name in _SHELLS for word in words[:at])
+    return words[at] == "-c" or (of_a_shell and bool(re.fullmatch("-[a-z]*c", words[at])))
 
 
 def _flags(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
@@ -132,13 +153,13 @@ def _engine(container: Mapping[str, Any], flags: Mapping[str, str]) -> Engine:
         raise UnreadableError(f"its engine can't be read: {where}: {first['msg']}") from error
 
 
-def _settings(flags: Mapping[str, str]) -> Settings:
+def _settings(flags: Mapping[str, str], default_max_num_seqs: int) -> Settings:
     text = flags.get("gpu-memory-utilization", DEFAULT_UTILIZATION)
     try:
         share = float(text)
     except ValueError as error:
         raise UnreadableError(f"--gpu-memory-utilization {text!r} is not a number") from error
-    seqs = _whole(flags.get("max-num-seqs", str(DEFAULT_SEQS)))
+    seqs = _whole(flags.get("max-num-seqs", str(default_max_num_seqs)))
     if not 0 < share <= 1 or seqs < 1:
         raise UnreadableError(f"max_num_seqs {seqs} and a fraction of {text} can't run")
     return Settings(seqs, fraction(share))

@@ -116,6 +116,13 @@ class Situation:
         rendered = render_revision(self.endpoint, running.settings)
         return None if rendered.hash == running.hash else rendered
 
+    def chosen_by_the_user(self, running: Settings) -> Settings:
+        """Return what mode RecommendOnly runs: new initial settings, else what runs."""
+        initial = self.spec.tuning.initial
+        if initial is None or initial.settings == self.record.initial:
+            return running
+        return initial.settings
+
     def headroom_bytes(self, fingerprint: str) -> int:
         """Return the headroom in force for a fingerprint."""
         asked = self.spec.tuning.headroom_bytes
@@ -135,6 +142,12 @@ class Situation:
                 return bool(self.spec.tuning.maintenance_windows) and self.opening.is_open
             case Interruption.NEVER:
                 return False
+
+    def may_interrupt_later(self) -> bool:
+        """Tell whether it may in windows that are given, of which none is open."""
+        tuning = self.spec.tuning
+        in_windows = tuning.interruption is Interruption.IN_WINDOWS
+        return in_windows and bool(tuning.maintenance_windows) and not self.opening.is_open
 
     def blocking_budget(self) -> str | None:
         """Return the name of a PodDisruptionBudget that allows no disruption of our pods."""

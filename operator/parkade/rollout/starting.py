@@ -193,14 +193,16 @@ def _same(now: Situation, good: Revision) -> bool:
 def _with_settings(now: Situation, changed: Revision, running: Revision) -> Revision | None:
     """Return the changed template with its settings; None where sizing has none to start with.
 
-    The knobs stay where the fingerprint does. A new fingerprint starts anew, within what its own
-    failures taught.
+    The knobs stay where the fingerprint does, and in mode RecommendOnly. Else a new fingerprint
+    starts anew, within what its own failures taught.
     """
     if changed.fingerprint == running.fingerprint:
         return changed
     retry = bookkeeping.retry_for(now.record, changed.fingerprint)
     if retry is not None:
         return render_revision(now.endpoint, retry.settings)
+    if now.spec.tuning.mode is Mode.RECOMMEND_ONLY:
+        return render_revision(now.endpoint, now.chosen_by_the_user(running.settings))
     if now.desired.first is None:
         return None
     settings = now.cut(now.desired.first, changed.fingerprint)

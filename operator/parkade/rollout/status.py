@@ -112,17 +112,21 @@ def _ready_finding(inputs: PlanInputs, plan: Plan) -> Finding:
     if spec.replicas == 0 and ready == 0 and plan.stalled is None:
         return Finding(ConditionStatus.TRUE, Reason.SCALED_TO_ZERO, "Zero replicas are asked for.")
     if ready > 0:
-        return _serving(ready, spec.replicas, plan)
+        return _serving(inputs, ready, plan)
     return _not_serving(inputs, plan)
 
 
-def _serving(ready: int, replicas: int, plan: Plan) -> Finding:
+def _serving(inputs: PlanInputs, ready: int, plan: Plan) -> Finding:
+    replicas = inputs.endpoint.spec.replicas
     what = f"{ready} of {replicas} pods are ready"
     good = plan.record.last_good
     if good is None:
         message = f"{what}; the first revision is still being judged."
         return Finding(ConditionStatus.TRUE, Reason.ROLLOUT_IN_PROGRESS, message)
     message = f"{what}; last good: {described(good.settings)}."
+    own = [pod for pod in inputs.pods if pod.revision == good.hash]
+    why = held_up(own, inputs.deployment) if ready < replicas else None
+    message += f" {why[1]}" if why is not None else ""
     return Finding(ConditionStatus.TRUE, Reason.SERVING, message)
 
 

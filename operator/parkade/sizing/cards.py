@@ -77,6 +77,18 @@ def card_of(product: str) -> Card | None:
     return max(known, key=lambda card: len(card.label), default=None)
 
 
+def default_max_num_seqs(product: str | None, memory: str | None = None) -> int:
+    """Return what vLLM's API server takes where nobody says it (0.20 to 0.33).
+
+    1024 from 70 GiB on, but for an A100, else 256 (arg_utils.py, get_batch_defaults). `memory` is
+    what a person says of the card; one that is not known is taken for a small one.
+    """
+    card = card_of(product or "")
+    said = parse_bytes(memory) if memory else None
+    total = said or (round(card.total_gib * GIB) if card else 0)
+    return 1024 if total >= 70 * GIB and "A100" not in (product or "") else 256
+
+
 def is_blackwell(product: str) -> bool:
     """Whether the card is of the generation whose kernels take their own workspaces."""
     card = card_of(product)

@@ -72,7 +72,7 @@ class WorkloadReading:
     missing_pods: int = 0
     """Ready pods that have no series in the answer."""
     max_model_lens: tuple[int, ...] = ()
-    """Distinct max_model_len of the pods of the window."""
+    """Distinct last edges of the pods' histograms of prompt lengths, which vLLM cuts there."""
     lost_share: float = 0.0
     """Share of the pods' time in the window that counter resets made unreadable, 0 to 1."""
     speed: tuple[SpeedPoint, ...] = ()
@@ -102,23 +102,24 @@ def gate(reading: WorkloadReading, *, min_requests: int) -> Workload | CannotTel
 
 
 def _source(reading: WorkloadReading) -> CannotTell | None:
-    if reading.missing_pods > 0:
-        return CannotTell(
-            Reason.PARTIAL_DATA,
-            f"{reading.missing_pods} of {reading.pods + reading.missing_pods} pods are missing "
-            "from the metrics.",
-        )
     if reading.age_seconds is not None and not reading.age_seconds <= MAX_AGE_SECONDS:
         return CannotTell(
             Reason.STALE_DATA,
             f"The newest sample is {reading.age_seconds:.0f} s old, more than "
             f"{MAX_AGE_SECONDS:.0f} s.",
         )
+    if reading.missing_pods > 0:
+        return CannotTell(
+            Reason.PARTIAL_DATA,
+            f"{reading.missing_pods} of {reading.pods + reading.missing_pods} pods are missing "
+            "from the metrics.",
+        )
     if len(set(reading.max_model_lens)) > 1:
         lengths = ", ".join(f"{one:,}" for one in sorted(set(reading.max_model_lens)))
         return CannotTell(
             Reason.MIXED_MODEL_LENGTHS,
-            f"Pods of the window ran with max_model_len {lengths}: their buckets do not add up.",
+            f"Pods of the window ran with different max_model_len: their histograms of prompt "
+            f"lengths end at {lengths} and do not add up.",
         )
     if not reading.lost_share <= MAX_LOST_SHARE:
         return CannotTell(

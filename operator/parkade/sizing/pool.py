@@ -126,8 +126,9 @@ def setup(inputs: SizingInputs) -> Setup | NotSizable:
     if inputs.measured is None and not inputs.weights_bytes:
         return NotSizable(
             Reason.MODEL_UNAVAILABLE,
-            "The size of the weights is not known: set model.weightsSize (the hub's "
-            "model.safetensors.index.json has it as metadata.total_size).",
+            "The size of the weights is not known: set model.weightsSize to that of the "
+            "checkpoint's files (metadata.total_size in model.safetensors.index.json, where it "
+            "has several).",
         )
     layout = plan_kv(inputs.architecture, _options(inputs, args))
     if isinstance(layout, NotPlannable):

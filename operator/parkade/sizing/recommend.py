@@ -119,9 +119,10 @@ def _no_budget(at: Setup) -> NotSizable:
     pool = pool_at(at, most, at.inputs.spec.tuning.max_num_seqs.min)
     found = misfit(pool, headroom_bytes=0)
     if found is not None:
-        return replace(found, message=f"{words}. With no headroom: {found.message}")
-    headroom = spare_bytes(pool) // MIB * MIB
-    cure = f"lower tuning.headroom to at most {quantity(headroom)}"
+        return replace(found, message=f"{words}. With tuning.headroom 0: {found.message}")
+    headroom = max(0, spare_bytes(pool) // MIB * MIB)
+    most_words = f"at most {quantity(headroom)}" if headroom else "0"
+    cure = f"lower tuning.headroom to {most_words}"
     return NotSizable(Reason.DOES_NOT_FIT, f"{words}; {cure}.", headroom_bytes=headroom)
 
 

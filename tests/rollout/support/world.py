@@ -124,8 +124,13 @@ class World:
         """GPUs that other pods hold."""
         self.fate: Callable[[Settings, str], Fate] = lambda _settings, _image: Fate()
         self.pullable = True
+        self.keeps_waiting = "ImagePullBackOff"
+        """Why a container does not start while `pullable` is False."""
+        self.kubelet_says = ""
+        self.scheduler_says = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
         self.quota: int | None = None
         """How many pods may be; None: as many as anybody likes."""
+        self.refused_since: datetime | None = None
         self.deployment: Deployment | None = None
         self.replica_sets: list[ReplicaSet] = []
         self.pods: list[Pod] = []
@@ -355,7 +360,7 @@ class World:
                 pod.running = self.now
             return
         if pod.running is None:
-            pod.waiting = "" if self.pullable else "ImagePullBackOff"
+            pod.waiting = "" if self.pullable else self.keeps_waiting
             pod.running = self.now if self.pullable else None
             return
         self._engine(pod)
@@ -422,13 +427,16 @@ class World:
         wanted = sum(one.replicas for one in self.replica_sets)
         here = sum(1 for pod in self.pods if pod.deleted is None)
         if self.quota is None or here >= wanted or self._left_by_quota() > 0:
+            self.refused_since = None
             return []
+        self.refused_since = self.refused_since or self.now
         used = f"used: pods={len(self.pods)}, limited: pods={self.quota}"
         return [
             {
                 "type": "ReplicaFailure",
                 "status": "True",
                 "reason": "FailedCreate",
+                "lastTransitionTime": _text(self.refused_since),
                 "message": f'pods "x" is forbidden: exceeded quota: q, requested: pods=1, {used}',
             }
         ]
@@ -456,10 +464,10 @@ class World:
         ]
 
     def raw_pods(self) -> list[dict[str, Any]]:
-        return [raw_pod(pod) for pod in self.pods]
+        return [raw_pod(pod, self.scheduler_says, self.kubelet_says) for pod in self.pods]
 
 
-def raw_pod(pod: Pod) -> dict[str, Any]:
+def raw_pod(pod: Pod, scheduler_says: str, kubelet_says: str) -> dict[str, Any]:
     """A pod as the API server shows it."""
     meta: dict[str, Any] = {
         "name": pod.name,
@@ -481,9 +489,7 @@ def raw_pod(pod: Pod) -> dict[str, Any]:
             "type": "PodScheduled",
             "status": "True" if pod.node else "False",
             "lastTransitionTime": _text(pod.unschedulable or pod.created),
-            "message": ""
-            if pod.node
-            else "0/1 nodes are available: 1 Insufficient nvidia.com/gpu.",
+            "message": "" if pod.node else scheduler_says,
         },
     ]
     if pod.disrupted:
@@ -494,7 +500,8 @@ def raw_pod(pod: Pod) -> dict[str, Any]:
     elif pod.running is not None:
         container["state"] = {"running": {"startedAt": _text(pod.running)}}
     else:
-        container["state"] = {"waiting": {"reason": pod.waiting or "ContainerCreating"}}
+        waiting = {"reason": pod.waiting or "ContainerCreating", "message": kubelet_says}
+        container["state"] = {"waiting": waiting}
     if pod.last is not None:
         container["lastState"] = {"terminated": pod.last}
     status: dict[str, Any] = {
