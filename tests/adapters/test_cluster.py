@@ -199,6 +199,23 @@ def test_a_log_is_read_or_gone(reply, log):
     }
 
 
+def test_an_end_that_the_limit_cut_off_is_asked_for_with_fewer_lines():
+    """The kubelet goes to the start of the tail, and stops after limitBytes."""
+    long = [f"line {at:3} of a dump" for at in range(99)]
+    lines = [*long, "CUDA out of memory"]
+
+    def kubelet(asked):
+        tail = lines[-int(asked.query["tailLines"]) :]
+        return Reply(body="\n".join(tail)[: int(asked.query["limitBytes"])])
+
+    with serving(kubelet) as served:
+        log = cluster_at(served.url).pod_log(
+            "ns", "p", "vllm", previous=True, tail_lines=100, limit_bytes=400
+        )
+    assert log.endswith("CUDA out of memory")
+    assert len(log.splitlines()) == 10
+
+
 def test_names_are_escaped_in_paths():
     _, asked = call(lambda cluster: cluster.get(rbac.CONFIGMAPS, "ns", "a/../b"), Reply(body={}))
     assert asked[0].target == "/api/v1/namespaces/ns/configmaps/a%2F..%2Fb"

@@ -1,5 +1,8 @@
 """The hub against a real HTTP server."""
 
+import time
+
+import httpx
 import pytest
 
 from parkade.adapters import hub
@@ -10,6 +13,7 @@ from parkade.adapters.errors import (
     UnavailableError,
     UnusableAnswerError,
 )
+from parkade.adapters.http import get_json
 from parkade.adapters.hub import Hub
 from support.servers import Reply, serving
 
@@ -101,3 +105,14 @@ def test_a_path_is_not_asked_for_on_the_hub(name):
     ):
         Hub(served.url).files(name, None)
     assert served.asked == []
+
+
+def test_an_answer_that_trickles_ends_in_time():
+    began = time.monotonic()
+    with (
+        serving(lambda _asked: Reply(body=" " * 10_000, trickles=True)) as served,
+        httpx.Client(trust_env=False) as client,
+        pytest.raises(UnavailableError, match="did not end in time"),
+    ):
+        get_json(client, served.url, limit_bytes=10**6, deadline_seconds=0.3)
+    assert time.monotonic() - began < 5

@@ -2,6 +2,7 @@
 
 import math
 import threading
+import time
 
 import pytest
 from hypothesis import given
@@ -184,3 +185,39 @@ def test_an_escaped_label_value_never_ends_its_string(value):
     assert "\n" not in escaped
     unescaped = escaped.replace("\\\\", "").replace('\\"', "")
     assert '"' not in unescaped
+
+
+WORDS = "eyJhbGciOi-first"
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        pytest.param(f"{WORDS}\nsecond".encode(), id="two lines"),
+        pytest.param(f"{WORDS}\r\nsecond".encode(), id="of another system"),
+        pytest.param(f"{WORDS} second".encode(), id="two words"),
+        pytest.param(f"\ufeff{WORDS}".encode(), id="a byte order mark"),
+        pytest.param(f"“{WORDS}”".encode(), id="quotes of a word processor"),
+        pytest.param(WORDS.encode("utf-16"), id="another encoding"),
+        pytest.param(b"", id="empty"),
+    ],
+)
+def test_a_token_file_that_holds_no_token_is_told_without_its_words(tmp_path, held):
+    file = tmp_path / "token"
+    file.write_bytes(held)
+    with serving(lambda _asked: Reply(body=vector())) as served:
+        prometheus = Prometheus(Server(served.url, token_file=file))
+        with pytest.raises(ForbiddenError, match="does not hold one line of a token") as error:
+            prometheus.query("up")
+    assert "eyJ" not in str(error.value)
+    assert served.asked == []
+
+
+def test_an_answer_that_trickles_ends_in_time():
+    began = time.monotonic()
+    with (
+        serving(lambda _asked: Reply(body=" " * 10_000, trickles=True)) as served,
+        pytest.raises(UnavailableError, match="did not end in time"),
+    ):
+        Prometheus(Server(served.url, timeout_seconds=0.3)).query("up")
+    assert time.monotonic() - began < 5

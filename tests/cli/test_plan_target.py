@@ -1,6 +1,7 @@
 """A Deployment that Parkade does not own, read as an endpoint; traffic from a live Prometheus."""
 
 import json
+import re
 import time
 from pathlib import Path
 
@@ -120,7 +121,37 @@ def test_what_cannot_be_read_is_refused(made, words):
 
 def test_pods_are_asked_for_by_their_names():
     scope = DeploymentScope(60, namespaces=("serving",), deployment="a.b")
-    assert scope.selector == '{pod=~"a\\\\.b-[a-z0-9]+-[a-z0-9]+",namespace="serving"}'
+    safe = "[bcdfghjklmnpqrstvwxz2456789]"
+    pods = f"a\\\\.b-{safe}{{1,10}}-{safe}{{5}}"
+    assert scope.selector == f'{{pod=~"{pods}",namespace="serving"}}'
+
+
+def pod_of(deployment, replica_set_hash="7d9c5b8f6d", suffix="x4k9z"):
+    """Name a pod as the ReplicaSet controller does."""
+    return f"{deployment}-{replica_set_hash}-"[:58] + suffix
+
+
+@pytest.mark.parametrize("length", [1, 45, 46, 47, 50, 56, 57, 58, 63])
+@pytest.mark.parametrize("hashed", ["7d9c5b8f6d", "7d9c5b8f6", "7d9c5b8f"])
+def test_pods_of_a_deployment_with_a_name_of_any_length_are_found(length, hashed):
+    name = "a" * length
+    pattern = DeploymentScope(60, namespaces=("ns",), deployment=name).selector.split('"')[1]
+    assert re.fullmatch(pattern, pod_of(name, hashed))
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        pytest.param("vllm-0", id="a StatefulSet's"),
+        pytest.param("vllm-decode-0", id="one of a longer name"),
+        pytest.param("vllm-0-1", id="a LeaderWorkerSet's"),
+        pytest.param("vllm-bench-x4k9z", id="a Job's"),
+        pytest.param(pod_of("vllm-prefill"), id="another Deployment's"),
+    ],
+)
+def test_pods_of_others_are_not_counted_in(pod):
+    pattern = DeploymentScope(60, namespaces=("ns",), deployment="vllm").selector.split('"')[1]
+    assert not re.fullmatch(pattern, pod)
 
 
 def kubeconfig(url: str, path: Path) -> str:

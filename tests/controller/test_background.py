@@ -108,3 +108,30 @@ def test_what_nobody_looks_at_is_forgotten(background, clock, heard):
     background.newest("b")
     answered(heard, 2)
     assert "a" not in background._held
+
+
+def test_once_stopped_it_keeps_its_answers_and_asks_nobody(background, source, clock, heard):
+    background.newest("a")
+    answered(heard, 1)
+    background.stop()
+    clock.now += 61
+    assert background.newest("a") == "a-1"
+    assert background.newest("b") is None
+    assert source.asked == ["a"]
+
+
+def test_a_failure_that_may_pass_is_asked_for_again_within_seconds(source, clock, heard):
+    one = Background(
+        "test", source, clock, 600, on_new=heard.append, passes=lambda answer: answer == "down"
+    )
+    source.answers = ["down", "up"]
+    one.newest("a")
+    answered(heard, 1)
+    clock.now += 10
+    assert one.newest("a") == "down"
+    answered(heard, 2)
+    assert one.newest("a") == "up"
+    clock.now += 10
+    one.newest("a")
+    one.stop()
+    assert source.asked == ["a", "a"]

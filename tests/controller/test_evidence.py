@@ -181,3 +181,24 @@ def test_a_bare_out_of_memory_is_told_apart_by_whether_this_run_was_ready(began,
     pod = replace(crashed(), started_at=start, unready_since=unready, last_termination=run)
     kubelet = Kubelet(current="torch.OutOfMemoryError: CUDA out of memory.")
     assert causes(kubelet, [pod]) == {("pod-uid", 1): cause}
+
+
+def test_logs_that_hang_cost_a_pass_so_much_and_no_more(clock):
+    """Each takes ten seconds; the next pass begins with pods whose logs were not tried yet."""
+
+    class Hanging(Kubelet):
+        def __call__(self, asked):
+            if not asked.path.endswith("/events"):
+                clock.now += 10
+                tried.append(asked.path.split("/")[-2])
+            return super().__call__(asked)
+
+    tried = []
+    kubelet = Hanging(current=Reply(504, {"message": "away"}))
+    pods = [replace(crashed(), uid=name, name=name) for name in ("a", "b", "c", "d")]
+    with serving(kubelet) as served:
+        keeper = EvidenceKeeper(cluster_at(served.url), clock)
+        keeper.collect("ns", pods, RECORD)
+        assert tried == ["a", "b"]
+        keeper.collect("ns", pods, RECORD)
+        assert tried == ["a", "b", "c", "d"]

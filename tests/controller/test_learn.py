@@ -148,3 +148,21 @@ def test_a_pod_that_is_not_ready_has_not_ended_its_start(clock):
     with serving(logs) as served:
         StartupReader(cluster_at(served.url), clock).of("ns", [replace(POD, ready_since=None)])
     assert logs.asked == []
+
+
+def test_logs_that_hang_cost_a_pass_so_much_and_no_more(clock):
+    """Each takes ten seconds, as when the tunnel to the nodes is down."""
+
+    class Hanging(Logs):
+        def __call__(self, asked):
+            clock.now += 10
+            return super().__call__(asked)
+
+    logs = Hanging(Reply(504, {"message": "away"}))
+    pods = [replace(POD, uid=f"p{at}") for at in range(12)]
+    with serving(logs) as served:
+        reader = StartupReader(cluster_at(served.url), clock)
+        reader.of("ns", pods)
+        assert len(logs.asked) == 2
+        reader.of("ns", pods)
+        assert len(logs.asked) == 2

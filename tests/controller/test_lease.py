@@ -130,6 +130,26 @@ def test_another_holder_ends_the_process_at_once(make, cluster, monkeypatch):
     assert keep(one, monkeypatch) == ["another process holds it"]
 
 
+def test_somebody_who_touches_the_lease_does_not_end_the_process(make, cluster, monkeypatch):
+    """An annotation, or an answer of ours that was lost: the holder is still we."""
+    one, stop, said = make("a"), threading.Event(), []
+    one.try_take()
+    real, tries = cluster.update, []
+
+    def touched(resource, body):
+        tries.append(body)
+        if len(tries) == 1:
+            raise ConflictError("changed")
+        stop.set()
+        real(resource, body)
+
+    cluster.update = touched
+    monkeypatch.setattr(leases, "RETRY_SECONDS", 0.0)
+    leases.keep(one, stop, said.append)
+    assert said == []
+    assert len(tries) == 2
+
+
 def test_an_api_server_that_is_away_too_long_ends_the_process(make, cluster, clock, monkeypatch):
     one = make("a")
     one.try_take()

@@ -32,7 +32,11 @@ def test_an_endpoint_s_numbers_are_there_until_it_goes():
         f"parkade_endpoint_footprint_tokens{where}}} 170000.5",
         'parkade_endpoint_bound{endpoint="iep",kind="kvCache",namespace="ns"} 12.4',
     ]
-    metrics.numbers.forget(("ns", "iep"))
+    here = {("ns", "iep")}
+    metrics.numbers.of_endpoints(lambda: here)
+    assert len(page(metrics)) == 6
+    here.clear()
+    metrics.numbers.note(("ns", "iep"), STATUS)  # by a pass that ends after it went
     assert page(metrics) == []
 
 

@@ -85,6 +85,36 @@ def test_a_deleted_child_marks_and_a_deleted_endpoint_is_forgotten(process):
     assert due(process) == []
 
 
+def test_a_deletion_that_comes_late_does_not_forget_the_next_of_that_name(process):
+    process.saw(rbac.ENDPOINTS, thing("iep", "old"))
+    process.saw(rbac.ENDPOINTS, thing("iep", "new", "5"))
+    due(process)
+    process.queue.mark(KEY)
+    process.deleted(rbac.ENDPOINTS, thing("iep", "old", "4"))
+    assert due(process) == [KEY]
+
+
+def advising(name, target):
+    found = thing(name, name)
+    return found | {"spec": {"targetRef": {"name": target}}}
+
+
+@pytest.mark.parametrize(
+    ("target", "marked"),
+    [
+        pytest.param(None, {"a", "b", "iep"}, id="of all endpoints"),
+        pytest.param(("ns", "one"), {"a"}, id="of one target"),
+        pytest.param(("elsewhere", "one"), set(), id="of its namesake"),
+    ],
+)
+def test_a_reading_marks_those_that_it_is_of(process, target, marked):
+    for one in (thing("iep", "e"), advising("a", "one"), advising("b", "other")):
+        process.saw(rbac.ENDPOINTS, one)
+    due(process)
+    process.mark_readers(target)
+    assert {name for _, name in due(process)} == marked
+
+
 def test_an_edited_endpoint_does_not_wait_for_its_backoff(process):
     process.saw(rbac.ENDPOINTS, thing("iep", "e"))
     process.queue.failed(process.queue.take(0))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from parkade.adapters import rbac
-from parkade.adapters.errors import ForbiddenError
+from parkade.adapters.errors import ConflictError, ForbiddenError
 from parkade.api.conditions import Reason
 from parkade.controller import record_store
 from parkade.controller.apply import Writer
@@ -32,6 +32,10 @@ class ApiServer:
 
     forbidden: str = ""
     why: str = "parkade cannot patch it"
+    unlabelled: list[dict[str, Any]] = field(default_factory=list)
+    """What no watch brings."""
+    generation: int = 1
+    """Of the resource when a status arrives."""
     written: list[str] = field(default_factory=list)
     status: dict[str, Any] = field(default_factory=dict)
     events: list[str] = field(default_factory=list)
@@ -44,15 +48,16 @@ class ApiServer:
 
     def apply_status(self, _namespace, _name, uid, status, _version):
         self.status = status
-        meta = {"namespace": KEY[0], "name": KEY[1], "uid": uid}
+        meta = {"namespace": KEY[0], "name": KEY[1], "uid": uid, "generation": self.generation}
         return _stored({"metadata": meta, "status": status}, len(self.written))
 
     def create(self, _resource, event):
         self.events.append(event["reason"])
         return event
 
-    def list(self, *_args, **_selectors):
-        return []
+    def list(self, _resource, _namespace=None, *, field_selector="", **_selectors):
+        name = field_selector.removeprefix("metadata.name=")
+        return [one for one in self.unlabelled if one["metadata"]["name"] == name]
 
     def condition(self, kind):
         found = next(one for one in self.status["conditions"] if one["type"] == kind)
@@ -173,6 +178,45 @@ def test_what_admission_refuses_is_no_lack_of_rights(why, now):
     with pytest.raises(ForbiddenError):
         reconciler(fresh(), server).reconcile(KEY, now)
     assert server.condition("Stalled")[:2] == ("True", "QuotaExceeded")
+
+
+def record_of(uid):
+    """A ConfigMap under the record's name, without our label."""
+    owners = [{"uid": uid, "controller": True}] if uid else []
+    meta = {"namespace": KEY[0], "name": f"{KEY[1]}-parkade-record", "ownerReferences": owners}
+    return {"kind": "ConfigMap", "metadata": meta, "data": {"mine": "text"}}
+
+
+@pytest.mark.parametrize(
+    "uid",
+    [
+        pytest.param("", id="somebody's own"),
+        pytest.param("another", id="another resource's"),
+        pytest.param("uid-1", id="ours, whose label was taken away: it is read first"),
+    ],
+)
+def test_a_config_map_of_the_record_s_name_is_never_written_unseen(uid, now):
+    server = ApiServer(unlabelled=[record_of(uid)])
+    made = reconciler(fresh(), server)
+    with pytest.raises(ConflictError):
+        made.reconcile(KEY, now)
+    assert server.written == []
+    assert record_store.held(made.views, *KEY)["data"] == {"mine": "text"}
+
+
+@pytest.mark.parametrize(
+    ("generation", "taken_in"),
+    [
+        pytest.param(1, True, id="nobody edited it"),
+        pytest.param(2, False, id="edited meanwhile: the watch wakes it with that"),
+    ],
+)
+def test_what_stands_after_a_status_is_taken_in_unless_it_was_edited(generation, taken_in, now):
+    server = ApiServer(generation=generation)
+    made = reconciler(fresh(), server)
+    made.reconcile(KEY, now)
+    held = made.views.endpoint(KEY)
+    assert ("conditions" in held["status"]) == taken_in
 
 
 def spoiled(status):

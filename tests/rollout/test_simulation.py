@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rollout.support.history import EVENTS, History
 
 CHUNKS = 12
-HISTORIES = int(os.environ.get("PARKADE_HISTORIES", "60"))
+HISTORIES = int(os.environ.get("PARKADE_HISTORIES", "40"))
 FIRST_SEED = int(os.environ.get("SEED", "0"))
 
 

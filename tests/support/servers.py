@@ -45,6 +45,8 @@ class Reply:
     headers: dict[str, str] = field(default_factory=dict)
     stall: threading.Event | None = None
     """Answer only once this is set."""
+    trickles: bool = False
+    """Send one byte each 50 ms, until nobody reads any more."""
 
     @property
     def content(self) -> bytes:
@@ -83,7 +85,12 @@ def serving(answer: Callable[[Asked], Reply]) -> Iterator[Server]:
                     self.send_header(name, value)
                 self.send_header("Content-Length", str(len(reply.content)))
                 self.end_headers()
-                self.wfile.write(reply.content)
+                if not reply.trickles:
+                    self.wfile.write(reply.content)
+                    return
+                for at in range(len(reply.content)):
+                    self.wfile.write(reply.content[at : at + 1])
+                    threading.Event().wait(0.05)
             except OSError:
                 self.close_connection = True
 

@@ -33,6 +33,8 @@ Raw = dict[str, Any]
 
 CONNECT_TIMEOUT_SECONDS = 5.0
 READ_TIMEOUT_SECONDS = 30.0
+LOG_READ_TIMEOUT_SECONDS = 10.0
+"""Logs come from the node, whose tunnel may hang while all else answers."""
 
 PAGE_SIZE = 500
 LOG_LIMIT_BYTES = 2 * 1024 * 1024
@@ -204,7 +206,17 @@ class Cluster:
         query += [("tailLines", str(tail_lines))] if tail_lines is not None else []
         request = Request(rbac.PODS_LOG, "get", namespace, pod, query=tuple(query))
         try:
-            content = self._send(request)
+            content = self._send(request, LOG_READ_TIMEOUT_SECONDS)
+            if tail_lines is not None and tail_lines > 1 and len(content) >= limit_bytes:
+                # The limit cut the end off, which is what the tail is asked for.
+                return self.pod_log(
+                    namespace,
+                    pod,
+                    container,
+                    previous=previous,
+                    tail_lines=max(1, tail_lines // 10),
+                    limit_bytes=limit_bytes,
+                )
         except (InvalidError, NotFoundError):
             return None
         text = content.decode("utf-8", "replace")
@@ -220,8 +232,9 @@ class Cluster:
             raise UnusableAnswerError(f"{request.summary}: the answer is not an object")
         return answer
 
-    def _send(self, request: Request) -> bytes:
+    def _send(self, request: Request, read_timeout_seconds: float | None = None) -> bytes:
         _require(request.resource, request.verb)
+        connect, read = self._timeout
         try:
             serialized = self._client.param_serialize(
                 request.method,
@@ -233,7 +246,9 @@ class Cluster:
                 body=request.body,
                 auth_settings=["BearerToken"],
             )
-            response = self._client.call_api(*serialized, _request_timeout=self._timeout)
+            response = self._client.call_api(
+                *serialized, _request_timeout=(connect, min(read, read_timeout_seconds or read))
+            )
             content: bytes = response.read()
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise UnavailableError(cut(f"{request.summary}: {error}")) from error

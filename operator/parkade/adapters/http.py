@@ -39,7 +39,7 @@ def _get(client: httpx.Client, url: str, limit_bytes: int, deadline: float) -> b
                     f"{url}: HTTP {response.status_code}",
                     response.headers.get("Retry-After"),
                 )
-            for chunk in response.iter_bytes(64 * 1024):
+            for chunk in response.iter_bytes():  # as it comes: one that trickles ends in time too
                 content += chunk
                 if len(content) > limit_bytes:
                     raise UnusableAnswerError(f"{url} is larger than {limit_bytes} bytes")

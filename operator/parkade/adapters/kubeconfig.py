@@ -26,10 +26,12 @@ _NO_KUBECONFIG = (
 """What the client raises of a kubeconfig that is not there, or is anything but one."""
 
 
-def connect(kubeconfig: str | None = None, context: str | None = None) -> Cluster:
+def connect(
+    kubeconfig: str | None = None, context: str | None = None, **timeouts: float
+) -> Cluster:
     """Connect: to the given kubeconfig, else from inside a pod, else as kubectl would.
 
-    Raises UnavailableError where none of these is there.
+    `timeouts` are those of `Cluster`. Raises UnavailableError where none of these is there.
     """
     configuration = kubernetes.client.Configuration()
     configuration.retries = False
@@ -42,7 +44,7 @@ def connect(kubeconfig: str | None = None, context: str | None = None) -> Cluste
         ) from error
     client = kubernetes.client.ApiClient(configuration)
     client.user_agent = USER_AGENT
-    return Cluster(client)
+    return Cluster(client, **timeouts)
 
 
 def current_namespace(kubeconfig: str | None = None, context: str | None = None) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import requests
+import urllib3
 from prometheus_api_client import PrometheusConnect
 from urllib3.util.retry import Retry
 
@@ -34,6 +36,7 @@ TOTAL_TIMEOUT_SECONDS = 30.0
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 """About 200,000 series; more is a mistake in a query."""
 _CHUNK_BYTES = 64 * 1024
+_TOKEN = re.compile("[!-~]+")
 
 _BY_ERROR_TYPE: dict[str, type[AdapterError]] = {
     "bad_data": InvalidError,
@@ -136,7 +139,7 @@ class Prometheus:
             ) as response:
                 content = _read(response, deadline)
                 return _answer(response, content)
-        except (requests.RequestException, OSError) as error:
+        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
             raise UnavailableError(f"Prometheus {self.server.url}: {_why(error)}") from error
 
     def _headers(self) -> dict[str, str]:
@@ -155,13 +158,13 @@ def _why(error: Exception) -> str:
     """
     if isinstance(error, requests.exceptions.ConnectTimeout):
         return "no connection in time"
-    if isinstance(error, requests.Timeout):
+    if isinstance(error, requests.Timeout | urllib3.exceptions.TimeoutError):
         return "no answer in time"
     if isinstance(error, requests.exceptions.SSLError):
         return "its certificate is not accepted; check caFile"
-    if isinstance(error, requests.ConnectionError):
+    if isinstance(error, requests.ConnectionError | urllib3.exceptions.ProtocolError):
         return "no connection (refused, reset, or no such host)"
-    return cut(f"{type(error).__name__}: {error}")
+    return type(error).__name__  # whose words may quote a header, and so the token
 
 
 def escape(value: str) -> str:
@@ -170,16 +173,22 @@ def escape(value: str) -> str:
 
 
 def _token(path: Path) -> str:
-    """Read the token for each request, since it rotates."""
+    """Read the token for each request, since it rotates; no error quotes what it holds."""
     try:
-        return path.read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
+        token = path.read_text("utf-8").strip()
+    except OSError as error:
         raise ForbiddenError(f"The Prometheus token file {path} can't be read: {error}") from error
+    except UnicodeDecodeError:
+        token = ""
+    if not _TOKEN.fullmatch(token):
+        raise ForbiddenError(f"The Prometheus token file {path} does not hold one line of a token")
+    return token
 
 
 def _read(response: requests.Response, deadline: float) -> bytes:
+    """Return the body. What has come is taken at once: one that trickles ends in time too."""
     content = bytearray()
-    for chunk in response.iter_content(_CHUNK_BYTES):
+    while chunk := response.raw.read1(_CHUNK_BYTES, decode_content=True):
         content += chunk
         if len(content) > MAX_ANSWER_BYTES:
             raise UnusableAnswerError(f"Prometheus answered more than {MAX_ANSWER_BYTES} bytes")

@@ -101,6 +101,10 @@ class Scope:
         return max(shortest, longest)
 
 
+MAX_GENERATED_BASE = 58
+_SAFE = "[bcdfghjklmnpqrstvwxz2456789]"
+
+
 @dataclass(frozen=True, slots=True)
 class DeploymentScope(Scope):
     """The pods of a Deployment by their names, since nothing labels their metrics.
@@ -112,9 +116,19 @@ class DeploymentScope(Scope):
 
     @property
     def selector(self) -> str:
-        """Series of the Deployment's pods: NAME-HASH-SUFFIX."""
-        name = re.escape(self.deployment).replace("\\", "\\\\")
-        matchers = [f'{POD_LABEL}=~"{name}-[a-z0-9]+-[a-z0-9]+"']
+        """Series of the Deployment's pods: NAME-HASH-SUFFIX, not those of a StatefulSet or Job.
+
+        A pod's name is the ReplicaSet's, cut to 58 characters with its dash, and five more
+        (apiserver/pkg/storage/names/generate.go); a hash has at most ten. Both are of letters and
+        digits that spell no words (apimachinery/pkg/util/rand).
+        """
+        of_name = f"{self.deployment}-"[:MAX_GENERATED_BASE]
+        name = re.escape(of_name).replace("\\-", "-").replace("\\", "\\\\")
+        pods = f"{name}{_SAFE}{{1,10}}-{_SAFE}{{5}}"
+        cut = MAX_GENERATED_BASE - len(of_name)
+        if cut < len("0123456789-"):
+            pods += f"|{name}{_SAFE}{{{cut + 5}}}"
+        matchers = [f'{POD_LABEL}=~"{pods}"']
         matchers.append(f'{NAMESPACE_LABEL}="{self.namespaces[0]}"')
         return "{" + ",".join(matchers) + "}"
 

@@ -49,17 +49,18 @@ def run(args: argparse.Namespace) -> int:
     from parkade import operator  # noqa: PLC0415 - Kopf and the client take a second to import
     from parkade.adapters.errors import AdapterError  # noqa: PLC0415
     from parkade.adapters.kubeconfig import connect  # noqa: PLC0415
-    from parkade.controller.lease import Lease  # noqa: PLC0415
+    from parkade.controller.lease import TIMEOUTS, Lease  # noqa: PLC0415
     from parkade.controller.process import Process  # noqa: PLC0415
 
     try:
         cluster = connect(args.kubeconfig, args.context)
+        impatient = connect(args.kubeconfig, args.context, **TIMEOUTS)
     except AdapterError as error:
         raise UsageError(str(error)) from error
     lease = None
     if args.lease_namespace:
         lease = Lease(
-            cluster, args.lease_namespace, settings.lease_name, _identity(), time.monotonic
+            impatient, args.lease_namespace, settings.lease_name, _identity(), time.monotonic
         )
     try:
         return operator.run(Process(cluster, settings), lease)

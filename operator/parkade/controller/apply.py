@@ -42,8 +42,16 @@ class Writer:
     metrics: Metrics
 
     def record(self, seen: Observation, record: Record) -> None:
-        """Write the record where it changed."""
-        stored = record_store.write(self.cluster, seen.endpoint, record, seen.record_object)
+        """Write the record where it changed. ConflictError where another object has its name."""
+        endpoint = seen.endpoint
+        if seen.record_object is None:
+            unseen = self._unlabelled(
+                endpoint, rbac.CONFIGMAPS, record_store.object_name(endpoint.name)
+            )
+            if unseen is not None:  # ours, without its label: it is the record, and is read first
+                self.views.put(rbac.CONFIGMAPS, unseen)
+                raise ConflictError(f"The record of {endpoint.namespace}/{endpoint.name} is there")
+        stored = record_store.write(self.cluster, endpoint, record, seen.record_object)
         if stored is not None:
             self._noted(rbac.CONFIGMAPS, stored)
 
@@ -60,7 +68,7 @@ class Writer:
             held = live[manifest["kind"]]
             resource = resources[manifest["kind"]]
             if held is None:
-                held = self._unlabelled(seen.endpoint, resource)
+                held = self._unlabelled(seen.endpoint, resource, seen.endpoint.name)
             if difference(manifest, held) is not None:
                 self._noted(
                     resource,
@@ -76,7 +84,10 @@ class Writer:
         stored = self.cluster.apply_status(
             endpoint.namespace, endpoint.name, endpoint.uid, new, endpoint.resource_version
         )
-        self._noted(rbac.ENDPOINTS, stored, kind="Status")
+        if (stored.get("metadata") or {}).get("generation") == endpoint.generation:
+            self.views.put(rbac.ENDPOINTS, stored)
+        # Else somebody edited the spec meanwhile: the watch brings that, and wakes the endpoint.
+        self.metrics.writes.labels("Status").inc()
         return True
 
     def events(
@@ -99,24 +110,24 @@ class Writer:
             else:
                 self.metrics.writes.labels("Event").inc()
 
-    def _unlabelled(self, endpoint: Endpoint, resource: Resource) -> Raw | None:
+    def _unlabelled(self, endpoint: Endpoint, resource: Resource, name: str) -> Raw | None:
         """Return what stands under the name without our label, which no watch brings.
 
         ConflictError where it is not ours: an apply would take it over. The next pass sees it.
         """
         found = self.cluster.list(
-            resource, endpoint.namespace, field_selector=f"metadata.name={endpoint.name}"
+            resource, endpoint.namespace, field_selector=f"metadata.name={name}"
         )
         for one in found:
             if controller_uid(one) != endpoint.uid:
                 self.views.put(resource, one)
-                where = f"{resource.plural} {endpoint.namespace}/{endpoint.name}"
+                where = f"{resource.plural} {endpoint.namespace}/{name}"
                 raise ConflictError(f"{where} is there and belongs to somebody else")
         return found[0] if found else None
 
-    def _noted(self, resource: Resource, stored: Raw, kind: str | None = None) -> None:
+    def _noted(self, resource: Resource, stored: Raw) -> None:
         self.views.put(resource, stored)
-        self.metrics.writes.labels(kind or resource.kind).inc()
+        self.metrics.writes.labels(resource.kind).inc()
 
 
 def _version(held: Raw | None) -> str | None:

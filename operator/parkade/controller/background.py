@@ -18,6 +18,7 @@ logger = logging.getLogger(__name__)
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
+FAILURE_SECONDS = 10.0
 MAX_IDLE_READS = 30
 """An answer that nobody took for so many intervals is dropped."""
 
@@ -40,9 +41,12 @@ class Background(Generic[Key, Value]):
     threads: int = 2
     prefer: Callable[[Value, Value], Value] = lambda _old, new: new
     """Which of an old and a new answer to hold: a failure need not replace a success."""
+    passes: Callable[[Value], bool] = lambda _answer: False
+    """Whether an answer is a failure that may pass: it is asked for again within seconds."""
     _held: dict[Key, _Held[Value]] = field(default_factory=dict)
     _used: dict[Key, float] = field(default_factory=dict)
     _asked: set[Key] = field(default_factory=set)
+    _stopped: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _pool: ThreadPoolExecutor = field(init=False)
 
@@ -55,14 +59,20 @@ class Background(Generic[Key, Value]):
             now = self.clock()
             self._used[key] = now
             held = self._held.get(key)
-            old = held is None or now - held.asked_at >= self.keep_seconds
-            if old and key not in self._asked:
+            old = held is None or now - held.asked_at >= self.kept_seconds(held.answer)
+            if old and key not in self._asked and not self._stopped:
                 self._asked.add(key)
                 self._pool.submit(self._ask, key)
             return None if held is None else held.answer
 
+    def kept_seconds(self, answer: Value) -> float:
+        """Return how long an answer is taken without asking again."""
+        return min(FAILURE_SECONDS, self.keep_seconds) if self.passes(answer) else self.keep_seconds
+
     def stop(self) -> None:
-        """Ask no more; questions under way end by their own time-outs."""
+        """Ask no more; questions under way end by their own time-outs, answers stay."""
+        with self._lock:
+            self._stopped = True
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _ask(self, key: Key) -> None:

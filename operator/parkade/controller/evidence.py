@@ -9,7 +9,8 @@ what there is. A cause is asked for once and kept in memory; the planner keeps i
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from parkade.adapters import rbac
@@ -25,6 +26,9 @@ logger = logging.getLogger(__name__)
 TAIL_LINES = 5000
 MAX_EVENTS = 20
 MAX_CAUSES = 1000
+MAX_OUT_OF_REACH = 100
+PATIENCE_SECONDS = 15.0
+"""How long a pass may wait for logs of crashes before it goes on without the others."""
 
 Key = tuple[str, int]
 """Uid of the pod and number of the termination."""
@@ -35,21 +39,29 @@ class EvidenceKeeper:
     """Causes of terminations by pod and number. Each key is used by one worker at a time."""
 
     cluster: Cluster
+    clock: Callable[[], float] = time.monotonic
     _causes: dict[Key, RootCause] = field(default_factory=dict)
+    _out_of_reach: tuple[str, ...] = ()
+    """Uids of pods whose logs did not come: the others are asked for first."""
 
     def collect(self, namespace: str, pods: Collection[PodState], record: Record) -> Evidence:
         """Return the causes of the last terminations of these pods, fetching what is new."""
-        settled = _settled(record)
-        for pod in pods:
+        settled, begun = _settled(record), self.clock()
+        for pod in sorted(pods, key=lambda pod: pod.uid in self._out_of_reach):
             key = (pod.uid, pod.terminations)
             if pod.terminations and key not in self._causes and key not in settled:
-                self._look(namespace, pod, pods)
+                may_wait = self.clock() - begun < PATIENCE_SECONDS
+                self._look(namespace, pod, pods, may_wait=may_wait)
         uids = {pod.uid for pod in pods}
         return {key: cause for key, cause in list(self._causes.items()) if key[0] in uids}
 
-    def _look(self, namespace: str, pod: PodState, pods: Iterable[PodState]) -> None:
+    def _look(
+        self, namespace: str, pod: PodState, pods: Iterable[PodState], *, may_wait: bool
+    ) -> None:
+        """Find a cause. A pass must not hang once for each pod; the next one tries logs again."""
         container = self._container(namespace, pod, pods)
-        causes = ((classify(text, container), sure) for text, sure in self._logs(namespace, pod))
+        found = self._logs(namespace, pod) if may_wait else [(_message(pod), False)]
+        causes = ((classify(text, container), sure) for text, sure in found)
         cause, certain = _telling(causes)
         if certain or cause.cause_class is not CauseClass.UNKNOWN:
             self._keep((pod.uid, pod.terminations), cause)
@@ -85,6 +97,7 @@ class EvidenceKeeper:
                 )
             except UnavailableError as error:
                 logger.info("The log of %s/%s can't be read now: %s", namespace, pod.name, error)
+                self._out_of_reach = (*self._out_of_reach[-MAX_OUT_OF_REACH:], pod.uid)
                 yield _message(pod), False
                 return
             except AdapterError as error:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from parkade.adapters.cluster import Cluster
-from parkade.adapters.errors import AdapterError
+from parkade.adapters.errors import AdapterError, ForbiddenError
 from parkade.adapters.nodes import GpuNodes, gpu_nodes
 from parkade.api.conditions import Reason
 from parkade.controller.background import Background
@@ -28,7 +28,7 @@ class Hardware:
     cluster: Cluster
     clock: Callable[[], float]
     on_new: Callable[[], None]
-    _nodes: Background[str, dict[str, GpuNodes]] = field(init=False)
+    _nodes: Background[str, dict[str, GpuNodes] | CannotTell] = field(init=False)
 
     def __post_init__(self) -> None:
         self._nodes = Background(
@@ -38,7 +38,8 @@ class Hardware:
             KEEP_SECONDS,
             on_new=lambda _all: self.on_new(),
             threads=1,
-            prefer=lambda old, new: new or old,
+            prefer=lambda old, new: old if isinstance(new, CannotTell) and old else new,
+            passes=lambda answer: isinstance(answer, CannotTell),
         )
 
     def memory_bytes(self, product: str) -> int | CannotTell | None:
@@ -46,6 +47,8 @@ class Hardware:
         nodes = self._nodes.newest("all")
         if nodes is None:
             return CannotTell(Reason.INITIALIZING, "The nodes are being listed.")
+        if isinstance(nodes, CannotTell):
+            return nodes
         found = nodes.get(product)
         if found is None or found.memory_bytes is None:
             return None
@@ -55,9 +58,12 @@ class Hardware:
         """Ask no more."""
         self._nodes.stop()
 
-    def _list(self) -> dict[str, GpuNodes]:
+    def _list(self) -> dict[str, GpuNodes] | CannotTell:
         try:
             return gpu_nodes(self.cluster)
-        except AdapterError as error:
+        except ForbiddenError as error:  # a person took the right away: the table has to do
             logger.info("The nodes can't be listed: %s", error)
             return {}
+        except AdapterError as error:
+            logger.warning("The nodes can't be listed: %s", error)
+            return CannotTell(Reason.INITIALIZING, f"The nodes can't be listed yet: {error}")

@@ -27,6 +27,8 @@ HEAD_BYTES = 1024 * 1024
 """A start prints less than 200 KB; the kubelet keeps 10 MB of log before it rotates."""
 MAX_REPORTS = 2000
 RETRY_SECONDS = 60.0
+PATIENCE_SECONDS = 15.0
+"""How long a pass may wait for logs of starts, all together."""
 
 Key = tuple[str, int]
 """Uid of a pod and its restarts: one start of its engine."""
@@ -43,18 +45,21 @@ class StartupReader:
     """When a log that could not be read is asked for again."""
 
     def of(self, namespace: str, pods: Iterable[PodState]) -> dict[str, StartupReport]:
-        """Return the reports of ready pods by uid, reading those that are new."""
-        found = {}
-        for pod in pods:
-            if not pod.is_ready or pod.running_since is None:
+        """Return the reports of ready pods by uid, reading those that are new.
+
+        Logs that hang are left for later once they took so long together: a pass has other work.
+        """
+        started = {(pod.uid, pod.restart_count): pod for pod in pods if _is_started(pod)}
+        begun = self.clock()
+        for key, pod in started.items():
+            if key in self._reports or self.clock() < self._not_before.get(key, 0.0):
                 continue
-            key = (pod.uid, pod.restart_count)
-            if key not in self._reports and self.clock() >= self._not_before.get(key, 0.0):
+            if self.clock() - begun < PATIENCE_SECONDS:
                 self._read(namespace, pod, key)
-            report = self._reports.get(key)
-            if report is not None:
-                found[pod.uid] = report
-        return found
+            else:
+                self._not_before[key] = self.clock() + RETRY_SECONDS
+        known = ((pod.uid, self._reports.get(key)) for key, pod in started.items())
+        return {uid: report for uid, report in known if report is not None}
 
     def _read(self, namespace: str, pod: PodState, key: Key) -> None:
         try:
@@ -74,6 +79,10 @@ class StartupReader:
         for memory in (self._reports, self._not_before):
             while len(memory) > MAX_REPORTS:
                 del memory[next(iter(memory))]
+
+
+def _is_started(pod: PodState) -> bool:
+    return pod.is_ready and pod.running_since is not None
 
 
 def learn(record: Record, pods: Iterable[PodState], reports: Mapping[str, StartupReport]) -> Record:

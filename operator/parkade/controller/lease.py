@@ -26,6 +26,8 @@ DURATION_SECONDS = 15.0
 """As client-go's defaults: a Lease not renewed for so long may be taken by another."""
 RENEW_DEADLINE_SECONDS = 10.0
 RETRY_SECONDS = 2.0
+TIMEOUTS = {"connect_timeout_seconds": 2.0, "read_timeout_seconds": 3.0}
+"""Of its two calls, so that an API server that hangs is known before the Lease runs out."""
 
 
 @dataclass(slots=True)
@@ -43,21 +45,18 @@ class Lease:
     _seen_at: float = field(default=0.0)
 
     def try_take(self) -> bool:
-        """Take or renew the Lease; False where another holds it or was faster.
+        """Take or renew the Lease; False where another holds it.
 
-        Raises AdapterError where the API server can't be asked.
+        Raises AdapterError where the API server can't be asked, and ConflictError where somebody
+        wrote it at the same time: who holds it is seen at the next try.
         """
         held = self.cluster.get(rbac.LEASES, self.namespace, self.name)
-        try:
-            if held is None:
-                self.cluster.create(rbac.LEASES, self._body({}, {}))
-                return True
-            if not self._may_take(held):
-                return False
-            spec = held.get("spec") or {}
-            self.cluster.update(rbac.LEASES, self._body(held["metadata"], spec))
-        except ConflictError:
+        if held is None:
+            self.cluster.create(rbac.LEASES, self._body({}, {}))
+            return True
+        if not self._may_take(held):
             return False
+        self.cluster.update(rbac.LEASES, self._body(held["metadata"], held.get("spec") or {}))
         return True
 
     def release(self) -> None:
@@ -114,6 +113,8 @@ def take(lease: Lease, stop: threading.Event) -> bool:
             if not said:
                 logger.info("Waiting for the lease %s/%s", lease.namespace, lease.name)
                 said = True
+        except ConflictError:
+            logger.debug("Another was faster")
         except AdapterError as error:
             logger.warning("The lease can't be taken: %s", error)
         stop.wait(RETRY_SECONDS)

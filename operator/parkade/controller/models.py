@@ -33,6 +33,7 @@ from parkade.sizing.workload import CannotTell
 KEEP_SECONDS = 60.0
 """A changed ConfigMap counts after at most this long."""
 MAX_CONFIG_BYTES = 1024 * 1024
+MAX_CONFIG_MAPS = 500
 
 _HOW = "Put its config.json into a ConfigMap and name it in model.configMapKeyRef"
 _PERMANENT = (ForbiddenError, InvalidError, NotFoundError, UnusableAnswerError)
@@ -128,6 +129,8 @@ class Models:
         text = self.cluster.config_map_key(*slot)
         with self._lock:
             self._maps[slot] = (self.clock(), text)
+            while len(self._maps) > MAX_CONFIG_MAPS:
+                del self._maps[next(iter(self._maps))]
         return text
 
     def _ask_hub(self, source: Source) -> ModelFiles | NotSizable | CannotTell:

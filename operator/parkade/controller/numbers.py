@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,6 +44,7 @@ class EndpointNumbers:
     """What sizing said last of each endpoint; a collector of `prometheus_client`."""
 
     _last: dict[EndpointKey, Mapping[str, Any]] = field(default_factory=dict)
+    _known: Callable[[], Collection[EndpointKey]] | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def note(self, key: EndpointKey, status: Mapping[str, Any]) -> None:
@@ -51,10 +52,9 @@ class EndpointNumbers:
         with self._lock:
             self._last[key] = status
 
-    def forget(self, key: EndpointKey) -> None:
-        """Drop an endpoint that is gone."""
-        with self._lock:
-            self._last.pop(key, None)
+    def of_endpoints(self, known: Callable[[], Collection[EndpointKey]]) -> None:
+        """Tell only of endpoints that `known` names: a pass may end after its endpoint is gone."""
+        self._known = known
 
     def describe(self) -> Iterator[Metric]:
         """Say nothing beforehand: the registry would otherwise collect to find out."""
@@ -62,7 +62,10 @@ class EndpointNumbers:
 
     def collect(self) -> Iterator[Metric]:
         """Yield the numbers at a scrape."""
+        known = None if self._known is None else set(self._known())
         with self._lock:
+            if known is not None:
+                self._last = {key: one for key, one in self._last.items() if key in known}
             last = dict(self._last)
         for name, (path, text) in GAUGES.items():
             family = GaugeMetricFamily(f"parkade_endpoint_{name}", text, labels=LABELS)

@@ -8,6 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from parkade.adapters import rbac
+from parkade.adapters.vllm_metrics import MAX_GENERATED_BASE
 from parkade.api import names
 from parkade.api.endpoint import Endpoint
 from parkade.api.settings import Settings
@@ -112,7 +113,7 @@ class Observation:
             if pod.name == pod_name:
                 return pod.fingerprint
         for one in self.replica_sets:
-            if pod_name.startswith(f"{one.name}-"):
+            if pod_name.startswith(f"{one.name}-"[:MAX_GENERATED_BASE]):
                 return _annotation(one, names.FINGERPRINT_ANNOTATION)
         return None
 
@@ -122,7 +123,7 @@ class Observation:
             if pod.name == pod_name:
                 return pod.settings
         for one in self.replica_sets:
-            if pod_name.startswith(f"{one.name}-"):
+            if pod_name.startswith(f"{one.name}-"[:MAX_GENERATED_BASE]):
                 return Settings.from_json(_annotation(one, names.SETTINGS_ANNOTATION))
         return None
 

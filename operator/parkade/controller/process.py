@@ -33,7 +33,7 @@ from parkade.controller.targets import Targets
 from parkade.controller.turns import Turns
 from parkade.controller.views import EndpointKey, Raw, Views
 from parkade.controller.workers import Workers
-from parkade.controller.workloads import Workloads
+from parkade.controller.workloads import Target, Workloads
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +69,7 @@ class Process:
         )
         self.metrics.watch_queue(self.queue.state)
         self.metrics.count_endpoints(lambda: len(self.views.endpoints()))
+        self.metrics.numbers.of_endpoints(self.views.endpoints)
 
     def start(self) -> None:
         """Start probes and resync. Raises OSError where an address is taken."""
@@ -115,10 +116,9 @@ class Process:
         """Take in a deletion."""
         self.views.drop(resource, body)
         for key in self.views.keys_of(resource, body):
-            if resource is rbac.ENDPOINTS:
+            if resource is rbac.ENDPOINTS and self.views.endpoint(key) is None:
                 self.queue.forget(key)
-                self.metrics.numbers.forget(key)
-            else:
+            else:  # of an endpoint itself: a namesake came before this was known
                 self.queue.mark(key)
 
     def stop(self) -> None:
@@ -140,6 +140,15 @@ class Process:
         """Mark every endpoint."""
         for key in self.views.endpoints():
             self.queue.mark(key)
+
+    def mark_readers(self, target: Target | None) -> None:
+        """Mark the endpoints that a reading is of: those that advise on a target, else all."""
+        if target is None:
+            return self.mark_all()
+        for key in self.views.endpoints():
+            if key[0] == target[0] and _target_name(self.views.endpoint(key)) == target[1]:
+                self.queue.mark(key)
+        return None
 
     def resync(self) -> None:
         """List everything, since watches may have missed deletions, and mark every endpoint."""
@@ -197,7 +206,7 @@ class Process:
             evidence=EvidenceKeeper(self.cluster),
             startups=StartupReader(self.cluster, time.monotonic),
             workloads=Workloads(
-                self.settings, self.metrics, time.monotonic, time.time, self.mark_all
+                self.settings, self.metrics, time.monotonic, time.time, self.mark_readers
             ),
             models=Models(self.cluster, hub, time.monotonic, self.mark_all),
             targets=Targets(self.cluster),
@@ -205,6 +214,11 @@ class Process:
             turns=Turns(self.views, self.settings.max_concurrent_rollouts),
             metrics=self.metrics,
         )
+
+
+def _target_name(endpoint: Raw | None) -> object:
+    target = ((endpoint or {}).get("spec") or {}).get("targetRef")
+    return target.get("name") if isinstance(target, dict) else None
 
 
 def label_selector(resource: Resource) -> str:

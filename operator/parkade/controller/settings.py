@@ -51,7 +51,7 @@ class PrometheusSettings(_Model):
     """What `workload.prometheusRef.name` says."""
     url: HttpUrl
     """Without `/api/v1`."""
-    tenant: Annotated[str, StringConstraints(max_length=256)] = ""
+    tenant: Annotated[str, StringConstraints(max_length=256, pattern=r"^[!-~]*$")] = ""
     """Value of the tenant header; empty: none is sent."""
     tenant_header: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9-]{1,64}$")] = (
         "X-Scope-OrgID"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from parkade.adapters.errors import AdapterError, ForbiddenError
 from parkade.adapters.prometheus import Prometheus
-from parkade.adapters.traffic import Traffic, read_traffic
+from parkade.adapters.traffic import TOTAL_TIMEOUTS, Traffic, read_traffic
 from parkade.api.conditions import Reason
 from parkade.controller.background import Background
 from parkade.controller.metrics import Metrics
@@ -24,6 +24,9 @@ Target = tuple[str, str]
 Slot = tuple[str, int, Target | None]
 """Name of the server, length of the window in seconds, and the target; None: all endpoints."""
 
+OLD_AFTER_READS = 5
+"""A reading that is older than so many intervals, and a time-out, decides nothing any more."""
+
 
 @dataclass(slots=True)
 class Workloads:
@@ -33,20 +36,22 @@ class Workloads:
     metrics: Metrics
     clock: Callable[[], float]
     unix_time: Callable[[], float]
-    on_new: Callable[[], None]
-    """Called after each reading, so that the endpoints are looked at again."""
+    on_new: Callable[[Target | None], None]
+    """Called after each reading, so that the endpoints that it is of are looked at again."""
     _clients: dict[str, Prometheus] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _answers: Background[Slot, Traffic | CannotTell] = field(init=False)
+    _answers: dict[str, Background[Slot, Traffic | CannotTell]] = field(default_factory=dict)
+    """By server, each with threads of its own: one that hangs holds up no other."""
 
     def __post_init__(self) -> None:
-        self._answers = Background(
-            "traffic",
-            self._ask,
-            self.clock,
-            self.settings.evaluation_seconds,
-            on_new=lambda _slot: self.on_new(),
-        )
+        for one in self.settings.prometheus:
+            self._answers[one.name] = Background(
+                f"traffic-{one.name}",
+                self._ask,
+                self.clock,
+                self.settings.evaluation_seconds,
+                on_new=lambda slot: self.on_new(slot[2]),
+            )
 
     def of(
         self, server: str, window_seconds: int, target: Target | None = None
@@ -55,18 +60,31 @@ class Workloads:
 
         Nothing labels the metrics of a `target`, so its pods are asked for by their names.
         """
-        if self.settings.server(server) is None:
+        answers, configured = self._answers.get(server), self.settings.server(server)
+        if answers is None or configured is None:
             return CannotTell(
                 Reason.UNKNOWN_PROMETHEUS,
                 f"workload.prometheusRef names {server!r}, which is not in the operator's "
                 "configuration; add it under `prometheus`.",
             )
-        waiting = CannotTell(Reason.INITIALIZING, f"Prometheus {server!r} is being asked.")
-        return self._answers.newest((server, window_seconds, target)) or waiting
+        answer = answers.newest((server, window_seconds, target))
+        if answer is None:
+            return CannotTell(Reason.INITIALIZING, f"Prometheus {server!r} is being asked.")
+        if not isinstance(answer, Traffic):
+            return answer
+        age_seconds = self.unix_time() - answer.at
+        longest = OLD_AFTER_READS * self.settings.evaluation_seconds
+        if age_seconds <= longest + TOTAL_TIMEOUTS * configured.timeout_seconds:
+            return answer
+        return CannotTell(
+            Reason.PROMETHEUS_UNAVAILABLE,
+            f"Prometheus {server!r} was last read {age_seconds:.0f} s ago.",
+        )
 
     def stop(self) -> None:
         """Start no further reading."""
-        self._answers.stop()
+        for answers in self._answers.values():
+            answers.stop()
         with self._lock:
             for client in self._clients.values():
                 client.close()
@@ -90,6 +108,10 @@ class Workloads:
         except AdapterError as error:
             logger.warning("%s", error)
             return CannotTell(Reason.PROMETHEUS_UNAVAILABLE, str(error))
+        except Exception as error:  # a bug must not let yesterday's traffic decide
+            logger.exception("Reading Prometheus %s failed", name)
+            message = f"Reading failed ({type(error).__name__}); the operator's log has more."
+            return CannotTell(Reason.PROMETHEUS_UNAVAILABLE, message)
 
     def _client(self, name: str, configured: PrometheusSettings) -> Prometheus:
         with self._lock:
