@@ -24,9 +24,9 @@ from support.servers import Reply, serving
 from testbed.waiting import wait_until
 
 
-def named(url):
+def named(url, timeout_seconds=10):
     """The operator's setting of a Prometheus."""
-    return [{"name": "default", "url": url, "timeoutSeconds": 1}]
+    return [{"name": "default", "url": url, "timeoutSeconds": timeout_seconds}]
 
 
 def test_an_applied_endpoint_becomes_a_deployment_and_a_service(place, kubeconfig):
@@ -137,33 +137,33 @@ WORDS_FOR_NUMBERS = {
 
 @contextlib.contextmanager
 def nobody_listens():
-    yield "http://127.0.0.1:9"
+    yield named("http://127.0.0.1:9")
 
 
 @contextlib.contextmanager
 def slow():
     answered = threading.Event()
     with serving(lambda _asked: Reply(body=LOGIN_PAGE.body, stall=answered)) as server:
-        yield server.url
+        yield named(server.url, timeout_seconds=1)
         answered.set()
 
 
 @contextlib.contextmanager
 def a_login_page():
     with serving(lambda _asked: LOGIN_PAGE) as server:
-        yield server.url
+        yield named(server.url)
 
 
 @contextlib.contextmanager
 def words_for_numbers():
     with serving(lambda _asked: Reply(body=WORDS_FOR_NUMBERS)) as server:
-        yield server.url
+        yield named(server.url)
 
 
 @contextlib.contextmanager
 def nothing_known():
     with prometheus_with({}) as server:
-        yield server.url
+        yield named(server.url)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def nothing_known():
 def test_a_prometheus_that_does_not_help_keeps_the_settings_and_is_told(
     place, kubeconfig, server, reason
 ):
-    with server() as url, place.operator(kubeconfig, prometheus=named(url)):
+    with server() as settings, place.operator(kubeconfig, prometheus=settings):
         place.starts_well()
         place.wait_condition("WorkloadObserved", "Unknown", reason)
         before = place.is_steady()
