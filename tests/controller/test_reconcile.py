@@ -16,6 +16,8 @@ from parkade.controller.reconcile import Reconciler
 from parkade.controller.settings import OperatorSettings
 from parkade.controller.turns import Turns
 from parkade.controller.views import Views
+from parkade.rollout.record import Record
+from parkade.rollout.record_json import to_json
 from parkade.sizing.workload import CannotTell
 from rollout.support.driver import Operator
 from rollout.support.objects import body
@@ -180,11 +182,11 @@ def test_what_admission_refuses_is_no_lack_of_rights(why, now):
     assert server.condition("Stalled")[:2] == ("True", "QuotaExceeded")
 
 
-def record_of(uid):
+def record_of(uid, text):
     """A ConfigMap under the record's name, without our label."""
     owners = [{"uid": uid, "controller": True}] if uid else []
     meta = {"namespace": KEY[0], "name": f"{KEY[1]}-parkade-record", "ownerReferences": owners}
-    return {"kind": "ConfigMap", "metadata": meta, "data": {"mine": "text"}}
+    return {"kind": "ConfigMap", "metadata": meta, "data": {"record.json": text}}
 
 
 @pytest.mark.parametrize(
@@ -192,16 +194,27 @@ def record_of(uid):
     [
         pytest.param("", id="somebody's own"),
         pytest.param("another", id="another resource's"),
-        pytest.param("uid-1", id="ours, whose label was taken away: it is read first"),
     ],
 )
-def test_a_config_map_of_the_record_s_name_is_never_written_unseen(uid, now):
-    server = ApiServer(unlabelled=[record_of(uid)])
+def test_a_config_map_of_somebody_else_is_never_written(uid, now):
+    server = ApiServer(unlabelled=[record_of(uid, "theirs")])
     made = reconciler(fresh(), server)
-    with pytest.raises(ConflictError):
+    with pytest.raises(ConflictError, match="belongs to somebody else"):
         made.reconcile(KEY, now)
     assert server.written == []
-    assert record_store.held(made.views, *KEY)["data"] == {"mine": "text"}
+    assert record_store.held(made.views, *KEY)["data"] == {"record.json": "theirs"}
+
+
+def test_a_record_whose_label_was_taken_away_is_labelled_and_read_before_it_is_written(now):
+    kept = to_json(Record("uid-1", withdrawals=3))
+    server = ApiServer(unlabelled=[record_of("uid-1", kept)])
+    made = reconciler(fresh(), server)
+    with pytest.raises(ConflictError, match="lacked its label"):
+        made.reconcile(KEY, now)
+    assert server.written == ["ConfigMap"]
+    held = record_store.held(made.views, *KEY)
+    assert held["metadata"]["labels"]["serving.parkade.dev/endpoint"] == KEY[1]
+    assert record_store.read(held, "uid-1").withdrawals == 3
 
 
 @pytest.mark.parametrize(

@@ -42,15 +42,14 @@ class Writer:
     metrics: Metrics
 
     def record(self, seen: Observation, record: Record) -> None:
-        """Write the record where it changed. ConflictError where another object has its name."""
+        """Write the record where it changed. ConflictError where what is there was not seen."""
         endpoint = seen.endpoint
         if seen.record_object is None:
-            unseen = self._unlabelled(
-                endpoint, rbac.CONFIGMAPS, record_store.object_name(endpoint.name)
-            )
+            name = record_store.object_name(endpoint.name)
+            unseen = self._unlabelled(endpoint, rbac.CONFIGMAPS, name)
             if unseen is not None:  # ours, without its label: it is the record, and is read first
-                self.views.put(rbac.CONFIGMAPS, unseen)
-                raise ConflictError(f"The record of {endpoint.namespace}/{endpoint.name} is there")
+                self._noted(rbac.CONFIGMAPS, record_store.labelled(self.cluster, endpoint, unseen))
+                raise ConflictError(f"configmaps {endpoint.namespace}/{name} lacked its label")
         stored = record_store.write(self.cluster, endpoint, record, seen.record_object)
         if stored is not None:
             self._noted(rbac.CONFIGMAPS, stored)

@@ -52,6 +52,14 @@ def write(
     return cluster.apply(rbac.CONFIGMAPS, manifest(endpoint, text), resource_version=version)
 
 
+def labelled(cluster: Cluster, endpoint: Endpoint, config_map: Raw) -> Raw:
+    """Give a record its labels back, by which it is watched, and keep what it holds."""
+    text = (config_map.get("data") or {}).get(KEY)
+    body = manifest(endpoint, text if isinstance(text, str) else "")
+    version = (config_map.get("metadata") or {}).get("resourceVersion")
+    return cluster.apply(rbac.CONFIGMAPS, body, resource_version=version)
+
+
 def manifest(endpoint: Endpoint, text: str) -> dict[str, Any]:
     """Return the ConfigMap."""
     return {

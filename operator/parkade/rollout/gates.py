@@ -66,7 +66,7 @@ def would_interrupt(now: Situation) -> Plan | None:
     """Tuning never leaves an endpoint without a ready pod, unless that is allowed."""
     if now.spec.rollout.strategy is not Strategy.NO_SURGE or now.ready >= 2:
         return None
-    if now.may_interrupt() or now.may_interrupt_later():
+    if now.may_interrupt_some_time():
         return None
     message = f"Replacing the only ready pod would interrupt serving. {how_to_allow(now)}"
     return _held(now, Reason.WOULD_INTERRUPT_SERVING, message, None)
@@ -161,12 +161,10 @@ def _held(now: Situation, reason: Reason, message: str, until: datetime | None) 
     left = (until - now.now).total_seconds() if until is not None else None
     plan = replace(plan, requeue_after_seconds=left)
     fresh = fresh_failure(now)
-    waits_for_a_window = reason is Reason.OUTSIDE_MAINTENANCE_WINDOW and now.may_interrupt_later()
-    answered = fresh is not None and fresh.reason is Reason.WOULD_INTERRUPT_SERVING
     if fresh is None or reason is Reason.WOULD_INTERRUPT_SERVING:
         return plan
-    if answered and (waits_for_a_window or now.may_interrupt()):
-        return plan
+    if fresh.reason is Reason.WOULD_INTERRUPT_SERVING and now.may_interrupt_some_time():
+        return plan  # a person has given the word since
     return replace(
         plan, settings_applied=Finding(fresh.status, fresh.reason, f"{fresh.message} {message}")
     )

@@ -143,11 +143,11 @@ class Situation:
             case Interruption.NEVER:
                 return False
 
-    def may_interrupt_later(self) -> bool:
-        """Tell whether it may in windows that are given, of which none is open."""
+    def may_interrupt_some_time(self) -> bool:
+        """Tell whether it may now, or in windows that are given."""
         tuning = self.spec.tuning
         in_windows = tuning.interruption is Interruption.IN_WINDOWS
-        return in_windows and bool(tuning.maintenance_windows) and not self.opening.is_open
+        return self.may_interrupt() or (in_windows and bool(tuning.maintenance_windows))
 
     def blocking_budget(self) -> str | None:
         """Return the name of a PodDisruptionBudget that allows no disruption of our pods."""
