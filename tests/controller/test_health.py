@@ -1,5 +1,7 @@
 """The probes tell the truth about the queue."""
 
+import socket
+
 import httpx
 import pytest
 from prometheus_client import CollectorRegistry
@@ -46,6 +48,29 @@ def test_answers_probes_and_scrapes():
     finally:
         server.stop()
     assert "parkade_queue_oldest_dirty_seconds 4.5" in page
+
+
+WITH_IPV6 = pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="no IPv6 here")
+
+
+@pytest.mark.parametrize(
+    ("host", "asked"),
+    [
+        pytest.param("", ("127.0.0.1", "[::1]"), id="all of both families", marks=WITH_IPV6),
+        pytest.param("::1", ("[::1]",), id="one of IPv6", marks=WITH_IPV6),
+        pytest.param("127.0.0.1", ("127.0.0.1",), id="one of IPv4"),
+    ],
+)
+def test_pods_have_addresses_of_either_family(host, asked):
+    health = Health(lambda: True, lambda: True, lambda: 0.0)
+    server = HealthServer(health, CollectorRegistry(), (host, 0))
+    port = server.start()
+    try:
+        for one in asked:
+            answer = httpx.get(f"http://{one}:{port}/readyz", trust_env=False)
+            assert answer.status_code == 200
+    finally:
+        server.stop()
 
 
 def test_two_operators_in_one_process_have_their_own_metrics():

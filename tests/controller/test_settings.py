@@ -65,6 +65,7 @@ def test_a_whole_configuration_is_read():
         pytest.param({"evaluationSeconds": float("nan")}, "evaluationSeconds", id="NaN"),
         pytest.param({"namespaces": ["A_b"]}, r"namespaces\.0", id="a name that is no namespace"),
         pytest.param({"healthAddress": "8080"}, "healthAddress", id="an address without a colon"),
+        pytest.param({"healthAddress": "::1:8080"}, "healthAddress", id="IPv6 without brackets"),
     ],
 )
 def test_a_refusal_names_the_field(raw, match):
@@ -102,5 +103,13 @@ def test_any_value_is_a_configuration_or_a_refusal(raw):
     assert settings.prometheus == ()
 
 
-def test_an_address_is_split():
-    assert host_and_port("0.0.0.0:8080") == ("0.0.0.0", 8080)
+@pytest.mark.parametrize(
+    ("address", "split"),
+    [
+        pytest.param("0.0.0.0:8080", ("0.0.0.0", 8080), id="of IPv4"),
+        pytest.param("[::1]:8080", ("::1", 8080), id="of IPv6"),
+        pytest.param(":8080", ("", 8080), id="all of them"),
+    ],
+)
+def test_an_address_is_split(address, split):
+    assert host_and_port(read_settings({"healthAddress": address}).health_address) == split

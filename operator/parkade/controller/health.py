@@ -7,6 +7,7 @@ error and a wait, so they do not count as stuck.
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -43,6 +44,16 @@ class Health:
         return None
 
 
+class _BothFamilies(ThreadingHTTPServer):
+    """On IPv6, and on `::` on IPv4 as well: pods of a cluster may have one of them alone."""
+
+    address_family = socket.AF_INET6
+
+    def server_bind(self) -> None:
+        self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        super().server_bind()
+
+
 @dataclass(slots=True)
 class HealthServer:
     """A small HTTP server in a thread of its own; port 0 takes a free one."""
@@ -54,7 +65,11 @@ class HealthServer:
 
     def start(self) -> int:
         """Start serving and return the port. Raises OSError where the address is taken."""
-        self._server = ThreadingHTTPServer(self.address, _handler(self.health, self.registry))
+        host, port = self.address
+        everywhere = not host and socket.has_dualstack_ipv6()
+        serve = _BothFamilies if everywhere or ":" in host else ThreadingHTTPServer
+        address = ("::" if everywhere else host, port)
+        self._server = serve(address, _handler(self.health, self.registry))
         self._server.daemon_threads = True
         threading.Thread(target=self._server.serve_forever, name="health", daemon=True).start()
         return int(self._server.server_address[1])

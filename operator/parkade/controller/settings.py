@@ -31,7 +31,13 @@ DnsLabel = Annotated[
 ]
 
 
-Address = Annotated[str, StringConstraints(pattern=r"^[^\s:]*:[0-9]{1,5}$", max_length=262)]
+Address = Annotated[
+    str,
+    StringConstraints(
+        pattern=r"^(\[[0-9A-Fa-f:.]{2,45}\]|[^\s:\[\]]*):[0-9]{1,5}$", max_length=262
+    ),
+]
+"""`host:port`, `[IPv6]:port`, or `:port` for all addresses of both families."""
 
 
 class SettingsError(Exception):
@@ -126,9 +132,9 @@ class OperatorSettings(_Model):
     evaluation_seconds: Annotated[float, Field(ge=1, le=86_400)] = 60.0
     """How often the traffic is read."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    health_address: Address = "0.0.0.0:8080"
+    health_address: Address = ":8080"
     """Where /healthz and /readyz are."""
-    metrics_address: Address = "0.0.0.0:9090"
+    metrics_address: Address = ":9090"
     """Where /metrics is."""
     lease_name: DnsLabel = "parkade"
     """Of the Lease in the operator's own namespace."""
@@ -148,9 +154,9 @@ class OperatorSettings(_Model):
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """Split an address."""
+    """Split an address; an empty host means all addresses."""
     host, _, port = address.rpartition(":")
-    return host, int(port)
+    return host.strip("[]"), int(port)
 
 
 def load_settings(path: Path | None) -> OperatorSettings:
