@@ -75,11 +75,15 @@ def test_borrowed_settings_become_the_last_good_ones(world, story):
 def test_better_settings_take_over(world, story):
     world.start_traffic(NAME)
     story.better = wait_until(
-        lambda: (found := views.settled(world, NAME)) and found[0] != BORROWED[0] and found,
+        lambda: (found := views.settled(world, NAME)) and _both_turned(found) and found,
         "what is recommended to run",
         240,
     )
-    assert float(story.better[1]) != float(BORROWED[1])
+
+
+def _both_turned(knobs):
+    """Between the two the window has too few requests at times, and then what runs stays."""
+    return knobs[0] != BORROWED[0] and float(knobs[1]) != float(BORROWED[1])
 
 
 def test_too_greedy_ones_crash_and_are_reverted(world, story):
