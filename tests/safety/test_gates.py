@@ -158,17 +158,22 @@ def test_a_gpu_that_another_pod_took_meanwhile_is_waited_for_and_never_blamed(pl
             20,
         )
         place.wait_condition("Ready", "False", "WaitingForGPU")
-        place.later(7200)  # far beyond startDeadlineSeconds
+        waited = place.candidate()
+        place.later(7200)  # far beyond startDeadlineSeconds: it is taken back
+        place.wait_verdict("Inconclusive")
         place.wait_condition("SettingsApplied", "False", "WaitingForGPU")
         place.wait_condition("Stalled", "False", "AsExpected")
         not_blamed(place)
+        wait_until(lambda: place.pods() and not place.candidates(), "the good pod alone", 20)
         place.http.delete(
             f"/api/v1/namespaces/{place.namespace}/pods/quicker",
             params={"gracePeriodSeconds": "0"},
         )
-        tried = place.serve(1)[0]
-        place.later(5)
-        place.wait_last_good(settings_of(tried)["maxNumSeqs"])
+        place.serve(1)
+        place.wait_condition("Ready", "True", "Serving")
+        place.clock.ahead += timedelta(hours=2)  # long after the back-off: it is tried again
+        place.long_requests_queue()
+        assert settings_of(place.candidate()) == settings_of(waited)
     place.http.delete(f"/apis/scheduling.k8s.io/v1/priorityclasses/{first}")
 
 

@@ -13,6 +13,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from parkade.adapters.vllm_metrics import Scope
 from parkade.cli.crd import manifest
 from parkade.controller.process import Process
@@ -287,16 +289,23 @@ class Place:
         return self.candidate()
 
     def serve(self, count: int = 1, name: str = NAME) -> list[dict[str, Any]]:
-        """All pods of the endpoint are scheduled and become ready."""
-        self.wait_pods(count, name)
-        wait_until(
-            lambda: all(pod["spec"].get("nodeName") for pod in self.pods(name)), "a node", 20
-        )
-        found = self.pods(name)
-        for pod in found:
-            if not is_ready(pod):
-                self.runs(pod, ready=True)
-        return self.pods(name)
+        """All pods of the endpoint are scheduled and become ready; another may replace one."""
+        if count == 0:
+            self.wait_no_pods(name)
+            return []
+
+        def served() -> list[dict[str, Any]] | None:
+            found = self.pods(name)
+            if len(found) != count or not all(pod["spec"].get("nodeName") for pod in found):
+                return None
+            for pod in found:
+                if not is_ready(pod):
+                    self.runs(pod, ready=True)
+            now = self.pods(name)
+            return now if [uid(pod) for pod in now] == [uid(pod) for pod in found] else None
+
+        gone = (AssertionError, httpx.HTTPStatusError)
+        return wait_until(served, f"{count} pods to serve", 40, not_yet=gone)
 
     # Waiting
 
