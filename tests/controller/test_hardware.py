@@ -3,7 +3,7 @@
 import pytest
 
 from parkade.api.conditions import Reason
-from parkade.controller.hardware import TOTAL_OF_LABEL, Hardware
+from parkade.controller.hardware import KEEP_SECONDS, TOTAL_OF_LABEL, Hardware
 from parkade.sizing.workload import CannotTell
 from support.clusters import cluster_at, status
 from support.servers import Reply, serving
@@ -19,7 +19,7 @@ LABEL_BYTES = 81920 * 2**20
 def ask(clock):
     """Ask about a product, wait for the next answer of the API server, and ask again."""
 
-    def made(*replies):
+    def made(*replies, every_seconds=10):
         left, heard = list(replies), []
         with serving(lambda _asked: left.pop(0) if len(left) > 1 else left[0]) as served:
             hardware = Hardware(cluster_at(served.url), clock, lambda: heard.append(1))
@@ -28,7 +28,7 @@ def ask(clock):
                 hardware.memory_bytes("ACME-X1")
                 wait_until(lambda count=count: len(heard) >= count, "an answer", 10)
                 found.append(hardware.memory_bytes("ACME-X1"))
-                clock.now += 10
+                clock.now += every_seconds
             hardware.stop()
         return found
 
@@ -44,6 +44,11 @@ def test_a_list_that_fails_is_no_word_of_the_nodes_and_is_tried_again_soon(ask):
     assert isinstance(first, CannotTell)
     assert first.reason is Reason.INITIALIZING
     assert second == int(LABEL_BYTES * TOTAL_OF_LABEL)
+
+
+def test_a_right_that_is_taken_away_later_does_not_unsay_what_nodes_said(ask):
+    first, second = ask(NODES, status(403, "no"), every_seconds=KEEP_SECONDS)
+    assert first == second == int(LABEL_BYTES * TOTAL_OF_LABEL)
 
 
 def test_without_the_right_to_list_them_no_node_says_anything(ask):

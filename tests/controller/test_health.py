@@ -50,13 +50,23 @@ def test_answers_probes_and_scrapes():
     assert "parkade_queue_oldest_dirty_seconds 4.5" in page
 
 
-WITH_IPV6 = pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="no IPv6 here")
+def has_ipv6():
+    """Whether this machine has the address ::1; many containers do not."""
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
+
+
+IPV6 = ("[::1]",) if has_ipv6() else ()
+WITH_IPV6 = pytest.mark.skipif(not IPV6, reason="this machine has no IPv6")
 
 
 @pytest.mark.parametrize(
     ("host", "asked"),
     [
-        pytest.param("", ("127.0.0.1", "[::1]"), id="all of both families", marks=WITH_IPV6),
+        pytest.param("", ("127.0.0.1", *IPV6), id="all of both families"),
         pytest.param("::1", ("[::1]",), id="one of IPv6", marks=WITH_IPV6),
         pytest.param("127.0.0.1", ("127.0.0.1",), id="one of IPv4"),
     ],

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from parkade.adapters.traffic import PodTraffic, Traffic
+from parkade.adapters.traffic import Traffic
 from parkade.adapters.vllm_metrics import Scope
 from parkade.api.conditions import ConditionStatus, Reason
 from parkade.api.endpoint import parse_endpoint
@@ -21,6 +21,7 @@ from parkade.rollout.record import Candidate, Record
 from parkade.rollout.render import render_revision
 from parkade.sizing.points import stamp
 from parkade.sizing.workload import CannotTell, Workload
+from support.traffic import served
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 WINDOW = 3600
@@ -40,35 +41,6 @@ ENDPOINT = parse_endpoint(
 )
 GOOD, NEXT = render_revision(ENDPOINT, NEW), render_revision(ENDPOINT, OLD)
 TARGET = Target(GOOD, replicas=1, surge=True)
-
-
-def served(at, running, milliseconds, requests=300.0):
-    """What a pod reports that held so many requests, each at that time per token."""
-    seconds, lengths = milliseconds / 1000, {1000.0: requests, float("inf"): requests}
-    return PodTraffic(
-        {
-            **{f"{what}_sum": 500 * requests for what in ("prompt", "output")},
-            **{f"{what}_count": requests for what in ("prompt", "output")},
-            "token_time_sum": requests * seconds,
-            "token_time_count": requests,
-            "running_sum": running * 200.0,
-            "running_squares": running**2 * 200.0,
-            "usage_sum": 20.0,
-            "busy_steps": 200.0,
-            "all_steps": 240.0,
-            "scrapes": 240.0,
-            "newest": at.timestamp(),
-        },
-        {
-            "prompt_buckets": dict(lengths),
-            "output_buckets": dict(lengths),
-            "token_time_buckets": {
-                edge: requests if edge >= seconds else 0.0
-                for edge in (0.01, 0.025, 0.05, float("inf"))
-            },
-        },
-        {"kv_cache_size_tokens": "2100000"},
-    )
 
 
 def traffic(at=NOW, **pods):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from parkade.adapters.traffic import PodTraffic, Traffic
+from parkade.adapters.traffic import Traffic
 from parkade.adapters.vllm_metrics import DeploymentScope
 from parkade.api.endpoint import parse_endpoint
 from parkade.controller.models import ModelFacts
@@ -15,6 +15,7 @@ from parkade.controller.size import size
 from parkade.rollout.record import Record
 from parkade.rollout.running import read_running
 from parkade.sizing.architecture import parse_architecture
+from support.traffic import served
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 WINDOW_SECONDS = 3600
@@ -70,14 +71,9 @@ def test_advice_alone_is_remembered_by_the_status(status, remembered):
 
 def traffic(running):
     """Requests of which so many hold a tenth of the KV cache."""
-    lengths = {1000.0: 300.0, float("inf"): 300.0}
-    numbers = {f"{what}_sum": 150_000.0 for what in ("prompt", "output")}
-    numbers |= {"running_sum": running * 200.0, "usage_sum": 20.0, "busy_steps": 200.0}
-    numbers |= {"all_steps": 240.0, "scrapes": 240.0, "newest": NOW.timestamp()}
-    histograms = {f"{what}_buckets": dict(lengths) for what in ("prompt", "output")}
-    pod = PodTraffic(numbers, histograms, {"kv_cache_size_tokens": "2100000"})
+    pods = {("ns", ""): {"p": served(NOW, running, milliseconds=30)}}
     scope = DeploymentScope(WINDOW_SECONDS, namespaces=("ns",), deployment="server")
-    return Traffic(scope, NOW.timestamp(), {("ns", ""): {"p": pod}}, {})
+    return Traffic(scope, NOW.timestamp(), pods, {})
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,8 @@ CONNECT_TIMEOUT_SECONDS = 5.0
 READ_TIMEOUT_SECONDS = 30.0
 LOG_READ_TIMEOUT_SECONDS = 10.0
 """Logs come from the node, whose tunnel may hang while all else answers."""
+LOG_PATIENCE_SECONDS = 15.0
+"""How long a pass may wait for several logs before it goes on without the others."""
 
 PAGE_SIZE = 500
 LOG_LIMIT_BYTES = 2 * 1024 * 1024

@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from parkade.api.names import MAX_GENERATED_BASE, generated_base
+
 NAMESPACE_LABEL = "namespace"
 POD_LABEL = "pod"
 DEFAULT_ENDPOINT_LABEL = "serving_parkade_dev_endpoint"
@@ -101,7 +103,6 @@ class Scope:
         return max(shortest, longest)
 
 
-MAX_GENERATED_BASE = 58
 _SAFE = "[bcdfghjklmnpqrstvwxz2456789]"
 
 
@@ -118,11 +119,10 @@ class DeploymentScope(Scope):
     def selector(self) -> str:
         """Series of the Deployment's pods: NAME-HASH-SUFFIX, not those of a StatefulSet or Job.
 
-        A pod's name is the ReplicaSet's, cut to 58 characters with its dash, and five more
-        (apiserver/pkg/storage/names/generate.go); a hash has at most ten. Both are of letters and
-        digits that spell no words (apimachinery/pkg/util/rand).
+        A pod's name is generated from its ReplicaSet's, whose hash has at most ten characters.
+        Both are of letters and digits that spell no words (apimachinery/pkg/util/rand).
         """
-        of_name = f"{self.deployment}-"[:MAX_GENERATED_BASE]
+        of_name = generated_base(self.deployment)
         name = re.escape(of_name).replace("\\-", "-").replace("\\", "\\\\")
         pods = f"{name}{_SAFE}{{1,10}}-{_SAFE}{{5}}"
         cut = MAX_GENERATED_BASE - len(of_name)

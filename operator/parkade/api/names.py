@@ -44,5 +44,14 @@ ENGINE_CONTAINER = "vllm"
 HTTP_PORT_NAME = "http"
 HTTP_PORT = 8000
 
+MAX_GENERATED_BASE = 58
+"""What is kept of `<owner>-` in a generated name, five characters follow
+(apiserver/pkg/storage/names/generate.go)."""
+
 MAX_NAME_LENGTH = 50
 """Of an InferenceEndpoint: leaves room for the suffixes of ReplicaSets and pods within 63."""
+
+
+def generated_base(owner: str) -> str:
+    """Return how the names begin that Kubernetes generates for the children of an object."""
+    return f"{owner}-"[:MAX_GENERATED_BASE]

@@ -54,14 +54,13 @@ def run(args: argparse.Namespace) -> int:
 
     try:
         cluster = connect(args.kubeconfig, args.context)
-        impatient = connect(args.kubeconfig, args.context, **TIMEOUTS)
+        lease = None
+        if args.lease_namespace:
+            impatient = connect(args.kubeconfig, args.context, **TIMEOUTS)
+            place = (args.lease_namespace, settings.lease_name)
+            lease = Lease(impatient, *place, _identity(), time.monotonic)
     except AdapterError as error:
         raise UsageError(str(error)) from error
-    lease = None
-    if args.lease_namespace:
-        lease = Lease(
-            impatient, args.lease_namespace, settings.lease_name, _identity(), time.monotonic
-        )
     try:
         return operator.run(Process(cluster, settings), lease)
     except OSError as error:

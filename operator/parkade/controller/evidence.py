@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from parkade.adapters import rbac
-from parkade.adapters.cluster import Cluster
+from parkade.adapters.cluster import LOG_PATIENCE_SECONDS, Cluster
 from parkade.adapters.errors import AdapterError, UnavailableError
 from parkade.api import names
 from parkade.rollout.causes import CauseClass, ContainerEvidence, RootCause, classify
@@ -27,8 +27,6 @@ TAIL_LINES = 5000
 MAX_EVENTS = 20
 MAX_CAUSES = 1000
 MAX_OUT_OF_REACH = 100
-PATIENCE_SECONDS = 15.0
-"""How long a pass may wait for logs of crashes before it goes on without the others."""
 
 Key = tuple[str, int]
 """Uid of the pod and number of the termination."""
@@ -50,7 +48,7 @@ class EvidenceKeeper:
         for pod in sorted(pods, key=lambda pod: pod.uid in self._out_of_reach):
             key = (pod.uid, pod.terminations)
             if pod.terminations and key not in self._causes and key not in settled:
-                may_wait = self.clock() - begun < PATIENCE_SECONDS
+                may_wait = self.clock() - begun < LOG_PATIENCE_SECONDS
                 self._look(namespace, pod, pods, may_wait=may_wait)
         uids = {pod.uid for pod in pods}
         return {key: cause for key, cause in list(self._causes.items()) if key[0] in uids}

@@ -38,7 +38,7 @@ class Hardware:
             KEEP_SECONDS,
             on_new=lambda _all: self.on_new(),
             threads=1,
-            prefer=lambda old, new: old if isinstance(new, CannotTell) and old else new,
+            prefer=_better,
             passes=lambda answer: isinstance(answer, CannotTell),
         )
 
@@ -67,3 +67,11 @@ class Hardware:
         except AdapterError as error:
             logger.warning("The nodes can't be listed: %s", error)
             return CannotTell(Reason.INITIALIZING, f"The nodes can't be listed yet: {error}")
+
+
+def _better(
+    old: dict[str, GpuNodes] | CannotTell, new: dict[str, GpuNodes] | CannotTell
+) -> dict[str, GpuNodes] | CannotTell:
+    """Return the newer answer, unless it knows no card and the older one was an answer at all."""
+    knows = bool(new) and not isinstance(new, CannotTell)
+    return new if knows or isinstance(old, CannotTell) else old

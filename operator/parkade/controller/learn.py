@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from parkade.adapters.cluster import Cluster
+from parkade.adapters.cluster import LOG_PATIENCE_SECONDS, Cluster
 from parkade.adapters.errors import AdapterError
 from parkade.api import names
 from parkade.rollout.causes import StartupReport, read_startup
@@ -27,8 +27,6 @@ HEAD_BYTES = 1024 * 1024
 """A start prints less than 200 KB; the kubelet keeps 10 MB of log before it rotates."""
 MAX_REPORTS = 2000
 RETRY_SECONDS = 60.0
-PATIENCE_SECONDS = 15.0
-"""How long a pass may wait for logs of starts, all together."""
 
 Key = tuple[str, int]
 """Uid of a pod and its restarts: one start of its engine."""
@@ -54,7 +52,7 @@ class StartupReader:
         for key, pod in started.items():
             if key in self._reports or self.clock() < self._not_before.get(key, 0.0):
                 continue
-            if self.clock() - begun < PATIENCE_SECONDS:
+            if self.clock() - begun < LOG_PATIENCE_SECONDS:
                 self._read(namespace, pod, key)
             else:
                 self._not_before[key] = self.clock() + RETRY_SECONDS

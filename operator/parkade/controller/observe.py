@@ -8,7 +8,6 @@ from datetime import datetime
 from decimal import Decimal
 
 from parkade.adapters import rbac
-from parkade.adapters.vllm_metrics import MAX_GENERATED_BASE
 from parkade.api import names
 from parkade.api.endpoint import Endpoint
 from parkade.api.settings import Settings
@@ -112,20 +111,29 @@ class Observation:
         for pod in self.pods:
             if pod.name == pod_name:
                 return pod.fingerprint
-        for one in self.replica_sets:
-            if pod_name.startswith(f"{one.name}-"[:MAX_GENERATED_BASE]):
-                return _annotation(one, names.FINGERPRINT_ANNOTATION)
-        return None
+        owner = self._owner_of(pod_name)
+        return None if owner is None else _annotation(owner, names.FINGERPRINT_ANNOTATION)
 
     def settings_of_pod(self, pod_name: str) -> Settings | None:
         """Return the settings that a pod ran, likewise."""
         for pod in self.pods:
             if pod.name == pod_name:
                 return pod.settings
-        for one in self.replica_sets:
-            if pod_name.startswith(f"{one.name}-"[:MAX_GENERATED_BASE]):
-                return Settings.from_json(_annotation(one, names.SETTINGS_ANNOTATION))
-        return None
+        owner = self._owner_of(pod_name)
+        if owner is None:
+            return None
+        return Settings.from_json(_annotation(owner, names.SETTINGS_ANNOTATION))
+
+    def _owner_of(self, pod_name: str) -> ReplicaSetState | None:
+        """Return the ReplicaSet that a pod's name was generated from."""
+        return next(
+            (
+                one
+                for one in self.replica_sets
+                if pod_name.startswith(names.generated_base(one.name))
+            ),
+            None,
+        )
 
     def _some_settings(self) -> Settings:
         initial = self.endpoint.spec.tuning.initial

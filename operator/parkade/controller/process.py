@@ -143,12 +143,9 @@ class Process:
 
     def mark_readers(self, target: Target | None) -> None:
         """Mark the endpoints that a reading is of: those that advise on a target, else all."""
-        if target is None:
-            return self.mark_all()
         for key in self.views.endpoints():
-            if key[0] == target[0] and _target_name(self.views.endpoint(key)) == target[1]:
+            if target in (None, (key[0], _target_name(self.views.endpoint(key)))):
                 self.queue.mark(key)
-        return None
 
     def resync(self) -> None:
         """List everything, since watches may have missed deletions, and mark every endpoint."""

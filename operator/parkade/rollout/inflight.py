@@ -10,7 +10,6 @@ from parkade.api.spec import Strategy
 from parkade.api.status import Origin, Verdict
 from parkade.rollout import bookkeeping
 from parkade.rollout.actions import Action, Plan
-from parkade.rollout.obstacles import for_a_person
 from parkade.rollout.record import Candidate, Phase
 from parkade.rollout.room import (
     fits_in_its_place,
@@ -82,9 +81,7 @@ def _blocked(now: Situation, candidate: Candidate, judgement: Judgement, budget:
     To take a pod back that came in the place of another would be a disruption of its own.
     """
     message = f"PodDisruptionBudget {budget} allows no disruption: the rest has to wait."
-    patience = timedelta(
-        seconds=now.spec.rollout.soak_seconds + now.spec.rollout.start_deadline_seconds
-    )
+    patience = timedelta(seconds=now.spec.rollout.soak_seconds) + now.start_deadline
     if candidate.surge and now.now - judgement.latest >= patience:
         return withdraw(now, Reason.BLOCKED_BY_DISRUPTION_BUDGET, message, back_off=True)
     plan = now.plan(Action.HOLD, Reason.BLOCKED_BY_DISRUPTION_BUDGET, message)
@@ -113,17 +110,10 @@ def candidate_waits(now: Situation) -> Plan | None:
         message = f"{described(candidate.revision.settings)}: {message}"
     plan = _in_progress(now.plan(Action.HOLD, reason, message))
     plan = replace(plan, requeue_after_seconds=judgement.check_after_seconds)
-    late = _late(now, candidate)
+    if candidate.origin is Origin.TUNING:
+        return plan  # taken back in time
+    late = now.keeps_from_starting(candidate.revision)
     return plan if late is None else replace(plan, stalled=stalled(*late))
-
-
-def _late(now: Situation, candidate: Candidate) -> tuple[Reason, str] | None:
-    """Return what a person should look at, where a user's change waits on; tuning is taken back."""
-    if candidate.origin is not Origin.USER:
-        return None
-    patience = timedelta(seconds=now.spec.rollout.start_deadline_seconds)
-    pods = now.pods_of(candidate.revision)
-    return for_a_person(pods, now.deployment, now.now, patience)
 
 
 def _in_progress(plan: Plan) -> Plan:

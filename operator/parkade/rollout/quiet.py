@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
 
 from parkade.api.conditions import REASONS, ConditionStatus, ConditionType, Reason
 from parkade.api.names import RETRY_ANNOTATION
@@ -21,7 +20,7 @@ from parkade.rollout.gates import (
 )
 from parkade.rollout.inflight import LOOK_AGAIN_SECONDS
 from parkade.rollout.observed import PodState
-from parkade.rollout.obstacles import for_a_person, no_room
+from parkade.rollout.obstacles import no_room
 from parkade.rollout.reasons import (
     BELOW_ONE_REQUEST,
     REASON_OF_CAUSE,
@@ -135,8 +134,7 @@ def last_good_fails(now: Situation) -> Plan | None:
 
 def _last_good_lacks_something(now: Situation, good: Revision) -> Plan | None:
     """Ask for a person where its pods have not even started for long, each with its own reason."""
-    patience = timedelta(seconds=now.spec.rollout.start_deadline_seconds)
-    late = for_a_person(now.pods_of(good), now.deployment, now.now, patience)
+    late = now.keeps_from_starting(good)
     return None if late is None else _fails(now, late[0], f"{late[1].rstrip('.')}.")
 
 
@@ -260,7 +258,7 @@ def _failure(now: Situation, pod: PodState) -> str | None:
     """Return how a pod of the last good template fails; None where it may still come up."""
     if pod.is_ready:
         return None
-    deadline = timedelta(seconds=now.spec.rollout.start_deadline_seconds)
+    deadline = now.start_deadline
     waits = waiting_reason(pod)
     since = pod.unready_since or pod.started_at
     if waits is not None and since is not None and now.now - since >= deadline:

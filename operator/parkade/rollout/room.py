@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timedelta
 from typing import Any
 
 from parkade.api.conditions import Reason
@@ -84,12 +83,11 @@ def rest_lacks_room(now: Situation, candidate: Candidate, judgement: Judgement) 
     """
     if candidate.origin is not Origin.TUNING:
         return None
-    deadline = timedelta(seconds=now.spec.rollout.start_deadline_seconds)
     others = [pod for pod in now.pods_of(candidate.revision) if not pod.is_ready]
     if judgement.soaked < judgement.ready or any(pod.scheduled for pod in others):
         return None
     waiting = [pod.unschedulable_since for pod in others if pod.unschedulable_since is not None]
-    if now.now - max([judgement.latest, *waiting]) < deadline:
+    if now.now - max([judgement.latest, *waiting]) < now.start_deadline:
         return None
     reason, why = waits_for(now, candidate)
     return None if reason is Reason.ROLLOUT_IN_PROGRESS else why

@@ -23,6 +23,7 @@ from parkade.rollout.actions import (
 from parkade.rollout.bookkeeping import with_retry
 from parkade.rollout.judge import judge
 from parkade.rollout.observed import DeploymentState, PodState
+from parkade.rollout.obstacles import for_a_person
 from parkade.rollout.record import Candidate, Phase, Record
 from parkade.rollout.render import render_revision
 from parkade.rollout.revision import Revision, inputs_hash, tuning_hash
@@ -115,6 +116,15 @@ class Situation:
             return None
         rendered = render_revision(self.endpoint, running.settings)
         return None if rendered.hash == running.hash else rendered
+
+    @property
+    def start_deadline(self) -> timedelta:
+        """How long a pod may take to start."""
+        return timedelta(seconds=self.spec.rollout.start_deadline_seconds)
+
+    def keeps_from_starting(self, revision: Revision) -> tuple[Reason, str] | None:
+        """Return what a person should look at, where pods of it have not started for so long."""
+        return for_a_person(self.pods_of(revision), self.deployment, self.now, self.start_deadline)
 
     def chosen_by_the_user(self, running: Settings) -> Settings:
         """Return what mode RecommendOnly runs: new initial settings, else what runs."""
